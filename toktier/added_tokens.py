@@ -1,0 +1,269 @@
+"""Finding added tokens in a text, as the reference does.
+
+The reference runs a leftmost-longest Aho-Corasick automaton over the literals
+and then looks at the flags of each match: ``single_word`` may discard it,
+``lstrip`` and ``rstrip`` let it absorb white space.  Here the automaton is one
+standard-library ``re`` pattern, shaped as a trie in which every longer literal
+is tried before its own prefix, so that the greedy match is the longest one.
+"Word" and "white space" are what the reference's own regex engine says they
+are; its Unicode tables are not Python's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import pre_tokenizers
+
+from .pipeline import AddedToken
+from .segments import NO_IDS, NO_POSITIONS
+
+# How deep trie branches are nested in a pattern before the rest is written flat:
+# the pattern compiler of the standard library recurses once or more per level.
+_MAX_NESTING = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Added tokens found in a text.
+
+    ``starts`` and ``stops`` are character positions (int64, shape ``(n,)``, sorted, not
+    overlapping; absorbed white space is inside), ``ids`` the token ids (uint32).
+    """
+
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    ids: NDArray[np.uint32]
+
+
+NO_MATCHES = Matches(NO_POSITIONS, NO_POSITIONS, NO_IDS)
+
+
+# --- the reference's character classes -----------------------------------------
+
+_WORD, _SPACE, _OTHER = b"w", b"s", b"o"
+
+
+@cache  # at most 4,352 pages of 256 bytes
+def _page(number: int) -> bytes:
+    """Classes of the code points ``256 * number`` to ``256 * number + 255``.
+
+    The ``Whitespace`` pre-tokenizer matches ``\\w+|[^\\w\\s]+`` with the regex engine that
+    also serves the added tokens.  After the letter ``a`` a word character joins its
+    piece, white space vanishes, and anything else is a piece of its own.
+    """
+    first = number * 256
+    if 0xD800 <= first < 0xE000:
+        return _OTHER * 256
+    probe = "".join(f"a{chr(code)} " for code in range(first, first + 256))
+    classes = bytearray(_SPACE * 256)
+    for _, (start, stop) in pre_tokenizers.Whitespace().pre_tokenize_str(probe):
+        if start % 3:
+            classes[start // 3] = _OTHER[0]
+        elif stop - start == 2:
+            classes[start // 3] = _WORD[0]
+    return bytes(classes)
+
+
+def is_word(character: str) -> bool:
+    """Whether ``\\w`` of the reference's regex engine matches this character."""
+    code = ord(character)
+    return _page(code >> 8)[code & 255] == _WORD[0]
+
+
+@cache
+def white_space() -> str:
+    """All characters that ``\\s`` of the reference's regex engine matches.
+
+    Unicode has put no white space outside the Basic Multilingual Plane, so only that
+    plane is asked about (the tests look at all of them).
+    """
+    found = []
+    pieces = pre_tokenizers.Whitespace().pre_tokenize_str
+    for first in range(0, 0x10000, 4096):
+        codes = [code for code in range(first, first + 4096) if not 0xD800 <= code < 0xE000]
+        covered = bytearray(len(codes))
+        for _, (start, stop) in pieces("".join(map(chr, codes))) if codes else ():
+            covered[start:stop] = b"\1" * (stop - start)
+        found += [chr(code) for code, seen in zip(codes, covered, strict=True) if not seen]
+    return "".join(found)
+
+
+# --- the list of tokens as the reference holds it ---------------------------------
+
+
+def as_loaded(tokens: Iterable[AddedToken], vocab: Mapping[str, int]) -> tuple[AddedToken, ...]:
+    """The added tokens with the ids that the reference gives them when it loads the file.
+
+    The reference does not believe the ``id`` fields: a content that is in the model's
+    vocabulary gets its id from there, any other the next free number.  A content without
+    characters is ignored, one listed twice keeps its id and takes the later flags, and it
+    is special if any of its entries is.
+    """
+    ids: dict[str, int] = {}
+    by_id: dict[int, AddedToken] = {}
+    special: set[str] = set()
+    next_id = len(vocab)
+    for token in tokens:
+        if not token.content:
+            continue
+        known = ids.get(token.content, vocab.get(token.content))
+        if known is None:
+            known, next_id = next_id, next_id + 1
+        ids[token.content] = known
+        if token.special:
+            special.add(token.content)
+        by_id[known] = replace(token, id=known)
+    return tuple(replace(token, special=token.content in special) for token in by_id.values())
+
+
+# --- the pattern --------------------------------------------------------------------
+
+
+def _trie(literals: Iterable[str]) -> dict[str, Any]:
+    """Nested dictionaries by character; the key ``""`` marks the end of a literal."""
+    root: dict[str, Any] = {}
+    for literal in literals:
+        node = root
+        for character in literal:
+            node = node.setdefault(character, {})
+        node[""] = True
+    return root
+
+
+def _suffixes(node: dict[str, Any]) -> list[str]:
+    """All strings from ``node`` to an end, without recursion."""
+    found: list[str] = []
+    stack = [(node, "")]
+    while stack:
+        inner, text = stack.pop()
+        for character, child in inner.items():
+            if character:
+                stack.append((child, text + character))
+            else:
+                found.append(text)
+    return found
+
+
+def _source(node: dict[str, Any], depth: int = 0) -> str:
+    """A pattern that matches the longest string from ``node`` to an end."""
+    if depth == _MAX_NESTING:
+        return "(?:" + "|".join(map(re.escape, sorted(_suffixes(node), key=len, reverse=True))) + ")"
+    branches: list[str] = []
+    leaves: list[str] = []
+    for character, child in node.items():
+        if not character:
+            continue
+        head = re.escape(character)
+        if child.keys() == {""}:
+            leaves.append(head)
+            continue
+        while len(child) == 1 and "" not in child:
+            ((character, child),) = child.items()
+            head += re.escape(character)
+        branches.append(head + ("" if child.keys() == {""} else _source(child, depth + 1)))
+    # Two branches never begin with the same character, so their order does not matter.
+    if leaves:
+        branches.append("[" + "".join(leaves) + "]" if len(leaves) > 1 else leaves[0])
+    return "(?:" + "|".join(branches) + ")" + ("?" if "" in node else "")
+
+
+class AddedTokenMatcher:
+    """Finds a fixed set of added tokens in texts.  Immutable, safe to share between threads.
+
+    ``tokens``: the patterns are their ``content`` (the caller passes normalized contents
+    where the reference matches those); contents are not empty.
+
+    ``unsupported`` is a reason why matches of this set cannot be told exactly, or None.
+    """
+
+    def __init__(self, tokens: Sequence[AddedToken]) -> None:
+        self._tokens = tuple(tokens)
+        self._index = {token.content: k for k, token in enumerate(self._tokens)}
+        self._ids = np.array([token.id for token in self._tokens], np.uint32)
+        self._special = np.array([token.special for token in self._tokens], np.bool_)
+        self._flagged = np.array([t.single_word or t.lstrip or t.rstrip for t in self._tokens], np.bool_)
+        self.unsupported = self._reason()
+        self._pattern: re.Pattern[str] | None = None
+        if self._tokens and self.unsupported is None:
+            self._pattern = re.compile("(" + _source(_trie(self._index)) + ")")
+
+    def _reason(self) -> str | None:
+        if "" in self._index:
+            return "an added token has an empty normalized content, on which the reference aborts"
+        if len(self._index) < len(self._tokens):
+            return (
+                "two added tokens have the same normalized content; which one the reference takes is chance"
+            )
+        if any(token.rstrip for token in self._tokens):
+            spaces = white_space()
+            for token in self._tokens:
+                if token.content[0] in spaces:
+                    return (
+                        f"added token {token.content!r} begins with white space that a token with rstrip "
+                        "may have absorbed, and the reference's matches then overlap"
+                    )
+        return None
+
+    def __bool__(self) -> bool:
+        return bool(self._tokens)
+
+    def uses(self, character: str) -> bool:
+        """Whether any of the contents holds ``character``."""
+        return any(character in content for content in self._index)
+
+    def find(self, text: str, *, skip_special: bool = False) -> Matches:
+        """All matches in ``text``, left to right.
+
+        ``skip_special`` passes over special tokens, like ``encode_special_tokens=True`` of
+        the reference: the search goes on after them.
+        """
+        if self._pattern is None:
+            return NO_MATCHES
+        # Gaps and literals alternate; splitting keeps the whole scan out of Python code.
+        parts = self._pattern.split(text)
+        if len(parts) == 1:
+            return NO_MATCHES
+        ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
+        starts, stops = ends[0:-1:2], ends[1::2]
+        which = np.fromiter(map(self._index.__getitem__, parts[1::2]), np.int64, len(starts))
+        if skip_special:
+            kept = ~self._special[which]
+            starts, stops, which = starts[kept], stops[kept], which[kept]
+        if self._flagged[which].any():
+            starts, stops, which = self._apply_flags(text, starts, stops, which)
+        return Matches(np.ascontiguousarray(starts), np.ascontiguousarray(stops), self._ids[which])
+
+    def _apply_flags(
+        self, text: str, starts: NDArray[np.int64], stops: NDArray[np.int64], which: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        spaces = white_space()
+        after = _spaces_pattern()
+        kept: list[tuple[int, int, int]] = []
+        previous = 0
+        for start, stop, k in zip(starts.tolist(), stops.tolist(), which.tolist(), strict=True):
+            token = self._tokens[k]
+            if token.single_word and (
+                (start > 0 and is_word(text[start - 1])) or (stop < len(text) and is_word(text[stop]))
+            ):
+                continue
+            if token.lstrip and start > previous and text[start - 1] in spaces:
+                start = previous + len(text[previous:start].rstrip(spaces))
+            if token.rstrip:
+                end = after.match(text, stop)
+                stop = end.end() if end else stop
+            kept.append((start, stop, k))
+            previous = stop
+        table = np.array(kept, np.int64).reshape(-1, 3)
+        return table[:, 0], table[:, 1], table[:, 2]
+
+
+@cache
+def _spaces_pattern() -> re.Pattern[str]:
+    return re.compile("[" + re.escape(white_space()) + "]*")

@@ -1,0 +1,108 @@
+"""The front of the pipeline: from a text to what the engines see.
+
+The reference extracts added tokens in two rounds.  Those with ``normalized: false``
+are found in the text as given.  Each stretch between them is then normalized, as a
+text of its own, and searched for the others, whose contents have been normalized too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .added_tokens import AddedTokenMatcher, Matches
+from .normalization import TextNormalizer
+from .pipeline import Pipeline
+from .segments import PreparedText
+
+# Stands for the added tokens of the first round while the second looks for its own.  The
+# reference sees ends of text there: like those, a noncharacter is no word character
+# and no white space, and it is in no token (or else the artifact is left to the reference).
+_HIDDEN = "\ufdd1"
+
+
+class Front:
+    """Added tokens and normalizer of one artifact.  Immutable, safe to share between threads.
+
+    The ``id`` of each added token must be the one that the reference gives it; see
+    :func:`~toktier.added_tokens.as_loaded`.  ``inert`` is passed on to
+    :class:`~toktier.normalization.TextNormalizer`.
+
+    ``unsupported`` is a reason why this artifact's added tokens cannot be found exactly
+    here (the reference must then do the whole work), or None.
+    """
+
+    def __init__(self, pipeline: Pipeline, *, inert: NDArray[np.bool_] | None = None) -> None:
+        self.normalizer = TextNormalizer(pipeline.normalizer, inert=inert)
+        tokens = [token for token in pipeline.added_tokens if token.content]
+        self._given = AddedTokenMatcher([token for token in tokens if not token.normalized])
+        self._normalized = AddedTokenMatcher(
+            [
+                replace(token, content=self.normalizer.normalize(token.content))
+                for token in tokens
+                if token.normalized
+            ]
+        )
+        self.unsupported = self._given.unsupported or self._normalized.unsupported
+        if self.unsupported is None and len({token.id for token in tokens}) < len(tokens):
+            self.unsupported = "two added tokens have the same id"
+        if self.unsupported is None and self._normalized.uses(_HIDDEN):
+            self.unsupported = f"an added token contains the noncharacter {_HIDDEN!r}"
+
+    def prepare(self, text: str, *, skip_special: bool = False) -> PreparedText:
+        """Extract added tokens and normalize.
+
+        ``skip_special`` leaves special tokens in the text, as ``encode_special_tokens=True``
+        of the reference does.  Only meaningful where ``unsupported`` is None.
+        """
+        found = self._given.find(text, skip_special=skip_special)
+        normal = text
+        if not self.normalizer.is_identity:
+            normal, found = self._normalize(text, found)
+        if self._normalized:
+            seen = self._normalized.find(_hide(normal, found), skip_special=skip_special)
+            found = _merge(found, seen)
+        return PreparedText(normal, found.starts, found.stops, found.ids, normal is text)
+
+    def _normalize(self, text: str, found: Matches) -> tuple[str, Matches]:
+        """Normalize the stretches between the matches, and move the matches along."""
+        if not len(found.starts):
+            normal = self.normalizer.normalize(text)
+            return (text if normal == text else normal), found
+        parts = _parts(text, found)
+        gaps = parts[0::2]
+        fresh = self.normalizer.normalize_segments(gaps)
+        if fresh is gaps or fresh == gaps:
+            return text, found
+        parts[0::2] = fresh
+        ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
+        return "".join(parts), Matches(ends[0:-1:2].copy(), ends[1::2].copy(), found.ids)
+
+
+def _parts(text: str, found: Matches) -> list[str]:
+    """The text cut at the matches: gap, match, gap, ..., gap (gaps may be empty)."""
+    bounds = np.column_stack((found.starts, found.stops)).ravel().tolist()
+    return [text[a:b] for a, b in zip([0, *bounds], [*bounds, len(text)], strict=True)]
+
+
+def _hide(text: str, found: Matches) -> str:
+    """The text with every match blotted out, position by position."""
+    if not len(found.starts):
+        return text
+    parts = _parts(text, found)
+    parts[1::2] = [_HIDDEN * len(part) for part in parts[1::2]]
+    return "".join(parts)
+
+
+def _merge(one: Matches, other: Matches) -> Matches:
+    if not len(one.starts) or not len(other.starts):
+        return one if len(one.starts) else other
+    starts = np.concatenate((one.starts, other.starts))
+    order = np.argsort(starts)
+    return Matches(
+        starts[order],
+        np.concatenate((one.stops, other.stops))[order],
+        np.concatenate((one.ids, other.ids))[order],
+    )

@@ -1,0 +1,275 @@
+"""Normalizing text exactly as the reference does, touching only what changes.
+
+The Unicode forms come from the reference's own ``normalize_str``: its tables
+are older than Python's, and ``unicodedata`` gives other strings.  But the
+engine is slow, and nearly all characters of nearly all texts are *inert*: the
+form leaves them alone and they do not interact with what stands before them.
+Only the stretches around the others are sent to the engine.
+
+Why that is exact.  Let ``n`` be a composing form (NFC, NFKC) and ``d`` its
+decomposition (NFD, NFKD).  The engine decomposes, sorts each run of marks
+(combining class above 0) by class, and composes a character with the last
+starter (class 0) before it if the pair is in its table.  Call ``b`` a *barrier* if
+the first character of ``d(b)`` is a starter and is never the second of a
+composing pair.  At a barrier the sorting ends (marks do not pass a starter) and
+composing starts afresh with that starter, whatever stood before, so for all
+texts x and y::
+
+    n(x + b + y) = n(x) + n(b + y)
+
+An inert character is a barrier with ``n(b) = b``.  Between two neighbouring inert
+characters b and c it follows that ``n(x + b + c + y) = n(x + b) + n(c + y)``, and a
+maximal stretch of inert characters comes out as it went in, except that its last
+one may compose with what follows.  So the text falls apart into (the last inert
+character before +) each maximal run of other characters, and the rest, which stays.
+A control character is a barrier that composes with nothing, which makes it a
+separator with which many stretches go through the engine in one call.  For NFD and
+NFKD the same holds without composing.
+
+The second characters of composing pairs all occur behind the first place of the
+decomposition of some character, so they are found by decomposing everything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, normalizers
+
+from .errors import ArtifactError
+from .pipeline import Literal, Normalizer, NormalizerSequence, Other, Prepend, Regex, Replace, UnicodeForm
+
+_FORMS: dict[str, Callable[[], normalizers.Normalizer]] = {
+    "NFC": normalizers.NFC,
+    "NFD": normalizers.NFD,
+    "NFKC": normalizers.NFKC,
+    "NFKD": normalizers.NFKD,
+}
+_DECOMPOSITION = {"NFC": "NFD", "NFD": "NFD", "NFKC": "NFKD", "NFKD": "NFKD"}
+
+# Planes 0 to 3 hold every assigned character with a decomposition or a combining class;
+# what lies above is not called inert, so it goes through the engine.
+_PROBED = 0x40000
+
+# Control characters, each a possible separator: the first that the text lacks is taken.
+_SEPARATORS = "\x00\x01\x02\x03\x04\x05\x06\x07\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17"
+
+# Stretches this close together are sent as one: a Python-level step costs as much as
+# the engine spends on a few characters.
+_MERGE_GAP = 3
+
+
+# Between the probes stands a noncharacter: it is in no Unicode table, ever.
+_BREAK = "\ufdd0"
+
+
+@cache
+def _probe(form: str) -> tuple[NDArray[np.bool_], dict[str, str]]:
+    """What the engine knows under a decomposing form ("NFD" or "NFKD").
+
+    Returns a table over all code points of those that are left alone and have combining
+    class 0, and the decompositions of the others among the probed ones.
+    """
+    decompose = _FORMS[form]().normalize_str
+    plain = np.zeros(0x110000, np.bool_)
+    others: list[str] = []
+    step = 1024  # long strings are slow in the engine, and so are many calls
+    for first in range(0, _PROBED, step):
+        if 0xD800 <= first < 0xE000:  # surrogates are no characters
+            continue
+        codes = np.arange(first, first + step, dtype=np.uint32)
+        codes = codes[codes != ord(_BREAK)]
+        text = codes.tobytes().decode("utf-32-le")
+        # U+0334 has class 1 and U+0345 class 240, the least and the greatest.  Sorting would
+        # mix those before a mark with those after it; class 0 keeps them apart.
+        probe = "\u0345" + "\u0334\u0345".join(text) + "\u0334"
+        if decompose(probe) == probe:
+            plain[codes] = True
+            continue
+        # The same one by one: a mark moves before U+0345, or U+0334 before the mark.
+        probe = "\u0345" + f"\u0334{_BREAK}\u0345".join(text) + "\u0334"
+        after = decompose(probe).split(_BREAK)
+        same = [a == b for a, b in zip(after, probe.split(_BREAK), strict=True)]
+        plain[codes[same]] = True
+        others += [character for character, kept in zip(text, same, strict=True) if not kept]
+    return plain, dict(zip(others, decompose(_BREAK.join(others)).split(_BREAK), strict=True))
+
+
+@cache
+def inert_table(form: str) -> NDArray[np.bool_]:
+    """Which code points are inert under ``form`` ("NFC", "NFD", "NFKC" or "NFKD").
+
+    Shape (0x110000,), read-only; probed from the engine once per process.  The form leaves
+    an inert character alone, and nothing that stands before it interacts with it.
+    """
+    plain, decompositions = _probe(_DECOMPOSITION[form])
+    inert = plain.copy()
+    if form in ("NFC", "NFKC"):
+        composed = _FORMS[form]().normalize_str(_BREAK.join(decompositions)).split(_BREAK)
+        for (character, parts), back in zip(decompositions.items(), composed, strict=True):
+            inert[ord(character)] = back == character and plain[ord(parts[0])]
+        seconds = {c for parts in _probe("NFD")[1].values() for c in parts[1:]}
+        for character, parts in decompositions.items():
+            if parts[0] in seconds:
+                inert[ord(character)] = False
+        inert[[ord(character) for character in seconds]] = False
+    inert.setflags(write=False)
+    return inert
+
+
+# --- steps -------------------------------------------------------------------------
+
+# A step takes segments and gives them back normalized, each for itself; segments that
+# it leaves alone are the same objects, and if it leaves all alone, so is the list.
+_Step: TypeAlias = Callable[[list[str]], list[str]]
+
+
+def _each(function: Callable[[str], str]) -> _Step:
+    return lambda segments: [function(segment) for segment in segments]
+
+
+def engine_normalizer(source: str) -> normalizers.Normalizer:
+    """The reference's own normalizer from the JSON text of its part of a ``tokenizer.json``.
+
+    Raises :class:`~toktier.errors.ArtifactError` where the reference refuses it.
+    """
+    document = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": json.loads(source),
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": None,
+        "model": {"type": "WordLevel", "vocab": {}, "unk_token": ""},
+    }
+    try:
+        normalizer: normalizers.Normalizer = Tokenizer.from_str(json.dumps(document)).normalizer
+    except Exception as problem:  # the reference raises bare Exception
+        raise ArtifactError(f"the reference refuses this normalizer: {problem}") from problem
+    return normalizer
+
+
+class _Form:
+    """A Unicode form, run by the engine on the stretches that need it."""
+
+    def __init__(self, form: str, inert: NDArray[np.bool_] | None) -> None:
+        self._composing = form in ("NFC", "NFKC")
+        self._normalize = _FORMS[form]().normalize_str
+        self._form = form
+        self._inert = inert
+
+    def untouched(self, text: str) -> bool:
+        """Whether every character of ``text`` is inert."""
+        return text.isascii() or not len(self._active(text))
+
+    def _active(self, text: str) -> NDArray[np.intp]:
+        """Positions of the characters that are not inert."""
+        inert = inert_table(self._form) if self._inert is None else self._inert
+        return np.flatnonzero(~inert[np.frombuffer(text.encode("utf-32-le"), np.uint32)])
+
+    def __call__(self, segments: list[str]) -> list[str]:
+        text = segments[0] if len(segments) == 1 else "".join(segments)
+        if text.isascii():
+            return segments
+        active = self._active(text)
+        if not len(active):
+            return segments
+
+        # Maximal runs of active characters, cut where a segment begins ...
+        ends = np.cumsum(np.fromiter(map(len, segments), np.int64, len(segments)))
+        begins = np.concatenate(([0], ends[:-1]))
+        owner = np.searchsorted(ends, active, side="right")
+        first = np.flatnonzero(np.diff(active, prepend=-2) + np.diff(owner, prepend=-1) > 1)
+        starts, owners = active[first], owner[first]
+        stops = active[np.concatenate((first[1:], [len(active)])) - 1] + 1
+        # ... and widened by the inert character before, with which they may compose.
+        if self._composing:
+            starts = np.maximum(starts - 1, begins[owners])
+        apart = (starts[1:] - stops[:-1] > _MERGE_GAP) | (owners[1:] != owners[:-1])
+        left = np.concatenate(([True], apart))
+        right = np.concatenate((apart, [True]))
+        bounds = list(zip(owners[left].tolist(), starts[left].tolist(), stops[right].tolist(), strict=True))
+        fresh = self._run([text[start:stop] for _, start, stop in bounds])
+
+        # Put the stretches back, segment by segment.
+        result = list(segments)
+        pieces: list[str] = []
+        position, current = 0, -1
+        for (segment, start, stop), new in zip(bounds, fresh, strict=True):
+            if segment != current:
+                if current >= 0:
+                    pieces.append(text[position : ends[current]])
+                    result[current] = "".join(pieces)
+                pieces, position, current = [], int(begins[segment]), segment
+            pieces += (text[position:start], new)
+            position = stop
+        pieces.append(text[position : ends[current]])
+        result[current] = "".join(pieces)
+        return result
+
+    def _run(self, stretches: list[str]) -> list[str]:
+        joined = "".join(stretches)
+        for separator in _SEPARATORS:
+            if separator not in joined:
+                return self._normalize(separator.join(stretches)).split(separator)
+        return [self._normalize(stretch) for stretch in stretches]
+
+
+def _steps(normalizer: Normalizer | None, inert: NDArray[np.bool_] | None) -> list[_Step]:
+    match normalizer:
+        case None:
+            return []
+        case NormalizerSequence(steps):
+            return [step for inner in steps for step in _steps(inner, inert)]
+        case UnicodeForm(form):
+            return [_Form(form, inert)]
+        case Prepend(prefix):
+            return [_each(lambda segment: prefix + segment if segment else segment)]
+        case Replace(Literal(old), new) if old:
+            return [_each(lambda segment: segment.replace(old, new))]
+        case Replace(Literal(old), new):
+            pattern = {"String": old}
+        case Replace(Regex(source), new):
+            pattern = {"Regex": source}
+        case Other(_, source):
+            return [_each(engine_normalizer(source).normalize_str)]
+    rule = {"type": "Replace", "pattern": pattern, "content": new}
+    return [_each(engine_normalizer(json.dumps(rule)).normalize_str)]
+
+
+class TextNormalizer:
+    """Runs the normalizer of an artifact.  Immutable, safe to share between threads.
+
+    ``inert``: a table of :func:`inert_table` made earlier, for an artifact with exactly
+    one Unicode form; without it the table is probed when a text first needs it.
+    """
+
+    def __init__(self, normalizer: Normalizer | None, *, inert: NDArray[np.bool_] | None = None) -> None:
+        self._steps = _steps(normalizer, inert)
+        self.is_identity = not self._steps
+        """Whether no text is ever changed."""
+
+    def normalize(self, text: str) -> str:
+        """``text`` after normalizing, equal to the reference's ``normalize_str``."""
+        return self.normalize_segments([text])[0]
+
+    def normalize_segments(self, segments: list[str]) -> list[str]:
+        """Each segment normalized as a text of its own.
+
+        Returns the very list that came in if no segment changes by a step known to be
+        inert on it, so ``is`` is a cheap test for "nothing happened".
+        """
+        for step in self._steps:
+            segments = step(segments)
+        return segments
+
+    def leaves_alone(self, text: str) -> bool:
+        """Whether ``text`` certainly comes out as it is, as far as can be told cheaply."""
+        return all(isinstance(step, _Form) and step.untouched(text) for step in self._steps)
