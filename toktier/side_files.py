@@ -161,7 +161,7 @@ def _is_model_role(key: str) -> bool:
 def _token(entry: Mapping[str, Any]) -> AddedToken:
     from tokenizers import AddedToken
 
-    return AddedToken(**{key: value for key, value in entry.items() if key not in ("id", "__type")})
+    return AddedToken(entry["content"], **{flag: entry[flag] for flag in _FLAGS if flag in entry})
 
 
 def _value(value: Any) -> Any:

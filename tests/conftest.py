@@ -1,0 +1,87 @@
+"""What the tests share: tokenizers, the reference built from them, and run profiles.
+
+The embedded tokenizers always run.  Others lie beside the checkout, in
+``../shared/tokenizers``, on machines that have them; a test that asks for one is
+skipped with a reason elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from tokenizers import Tokenizer
+
+from toktier.artifact import Artifact
+from toktier.registry import embedded_names, resolve
+
+ROOT = Path(__file__).resolve().parent.parent
+_BESIDE = ROOT.parent / "shared" / "tokenizers"
+SHARED: Path | None = _BESIDE if _BESIDE.is_dir() else None
+ABSENT = "the tokenizers that are not part of the package (../shared/tokenizers) are not on this machine"
+
+# `pytest -m campaign --hypothesis-profile=campaign` is the long run.
+_COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("quick", max_examples=100, derandomize="CI" in os.environ, **_COMMON)
+settings.register_profile("campaign", max_examples=5000, **_COMMON)
+settings.load_profile("quick")
+
+_own_cache: list[str] = []
+
+
+def pytest_configure() -> None:
+    """Give the run a cache folder of its own, so that no test reads what another version wrote."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        _own_cache.append(tempfile.mkdtemp(prefix="toktier-tests-"))
+        os.environ["TOKTIER_CACHE_DIR"] = _own_cache[0]
+
+
+def pytest_unconfigure() -> None:
+    for folder in _own_cache:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def shared_tokenizer_names() -> tuple[str, ...]:
+    """The tokenizers beside the checkout, without those that are embedded; empty where absent."""
+    files = sorted(SHARED.glob("*.json.xz")) if SHARED else []
+    names = (file.name.removesuffix(".json.xz") for file in files)
+    return tuple(name for name in names if name.replace("_", "-") not in embedded_names())
+
+
+def tokenizers(*names: str) -> list[Any]:
+    """Parameters for ``parametrize``: these tokenizers, or all there are; absent ones are skipped."""
+    if not names:
+        others = shared_tokenizer_names() or ("others",)
+        names = (*embedded_names(), *others)
+    here = {*embedded_names(), *shared_tokenizer_names()}
+    absent = pytest.mark.skip(reason=ABSENT)
+    return [pytest.param(name, marks=() if name in here else absent) for name in names]
+
+
+@cache
+def artifact(name: str) -> Artifact:
+    """The artifact of an embedded tokenizer or of one beside the checkout."""
+    if name in embedded_names():
+        return resolve(name)
+    if SHARED is None:
+        pytest.skip(ABSENT)
+    return resolve(SHARED / f"{name}.json.xz")
+
+
+@cache
+def reference(name: str) -> Tokenizer:
+    """The reference, one object per tokenizer and process.  Do not change its settings."""
+    return Tokenizer.from_str(artifact(name).read().decode("utf-8"))
+
+
+@pytest.fixture(params=embedded_names(), scope="session")
+def embedded(request: pytest.FixtureRequest) -> str:
+    """The name of each embedded tokenizer in turn."""
+    name: str = request.param
+    return name
