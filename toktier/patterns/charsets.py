@@ -1,0 +1,118 @@
+"""What the reference engine's character sets contain, found by asking it.
+
+The engine's Unicode tables are neither Python's nor the ``regex`` module's
+(the paper, section 5.2, counts thousands of differing characters), so a set
+such as ``\\p{L}`` is *probed*: the installed ``tokenizers`` deletes its members
+from a text that holds every code point once.  Sets that were probed before
+with the same version of ``tokenizers`` ship with the package.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.metadata import version
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import cache
+from .syntax import Chars, Intersection, Not, Property, SetExpr, Union
+
+CODE_POINTS = 0x110000
+SURROGATES = slice(0xD800, 0xE000)
+_CHUNK = 4096
+
+#: The source under which the ``Digits`` pre-tokenizer's own set is known here.
+DIGITS = "Digits"
+
+CharSet = NDArray[np.bool_]
+
+
+def engine_version() -> str:
+    """The installed version of the reference, which names its Unicode tables."""
+    return version("tokenizers")
+
+
+def _all_code_points() -> list[str]:
+    every = [chr(c) for c in range(CODE_POINTS) if not 0xD800 <= c < 0xE000]
+    return ["".join(every[i : i + _CHUNK]) for i in range(0, len(every), _CHUNK)]
+
+
+def probe(source: str) -> CharSet:
+    """The members of the one-character pattern ``source``, shape (0x110000,).
+
+    Takes about 0.2 s: the engine is shown every code point.
+    """
+    from tokenizers import Regex, normalizers, pre_tokenizers
+
+    if source == DIGITS:
+        digits = pre_tokenizers.Digits(individual_digits=False)
+        kept = [
+            piece
+            for chunk in _all_code_points()
+            for (piece, _) in digits.pre_tokenize_str(chunk)
+            if piece and not _is_digit(digits, piece[0])
+        ]
+    else:
+        delete = normalizers.Replace(Regex(f"(?:{source})+"), "")
+        kept = [delete.normalize_str(chunk) for chunk in _all_code_points()]
+    rest = np.frombuffer("".join(kept).encode("utf-32-le"), np.uint32)
+    members = np.ones(CODE_POINTS, np.bool_)
+    members[rest] = False
+    members[SURROGATES] = False
+    return members
+
+
+def _is_digit(digits: object, char: str) -> bool:
+    # a digit is cut off from a letter, another letter is not
+    return len(digits.pre_tokenize_str("a" + char)) == 2  # type: ignore[attr-defined]
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> dict[str, NDArray[np.uint8]]:
+    """Probed sets that come with the package, as packed bits; empty for another engine version."""
+    resource = files("toktier.data").joinpath("charsets.bundle.xz")
+    if not resource.is_file():
+        return {}
+    bundle = cache.parse(resource.read_bytes())
+    if bundle is None or bundle.header.get("tokenizers") != engine_version():
+        return {}
+    return {str(k): bundle.arrays[str(i)] for i, k in enumerate(bundle.header["sources"])}
+
+
+@lru_cache(maxsize=64)
+def _members_packed(source: str) -> NDArray[np.uint8]:
+    shipped = _shipped().get(source)
+    if shipped is not None:
+        return shipped
+    key = f"charset {engine_version()} {source}"
+    bundle = cache.load(key)
+    if bundle is not None:
+        return bundle.arrays["bits"]
+    bits = np.packbits(probe(source))
+    cache.store(key, {}, {"bits": bits})
+    return bits
+
+
+def members(expression: SetExpr) -> CharSet:
+    """The code points of a set expression, shape (0x110000,); surrogates are never members."""
+    match expression:
+        case Chars(ranges):
+            result = np.zeros(CODE_POINTS, np.bool_)
+            for low, high in ranges:
+                result[low : high + 1] = True
+        case Property(source):
+            result = np.unpackbits(_members_packed(source)).view(np.bool_)
+        case Not(operand):
+            result = ~members(operand)
+        case Union(operands):
+            result = np.zeros(CODE_POINTS, np.bool_)
+            for operand in operands:
+                result |= members(operand)
+        case Intersection(operands):
+            result = np.ones(CODE_POINTS, np.bool_)
+            for operand in operands:
+                result &= members(operand)
+    result[SURROGATES] = False
+    return result

@@ -1,0 +1,369 @@
+"""A finite-state machine that cuts a text exactly as a pre-tokenizer stage does.
+
+A stage is a leftmost-first pattern, applied again and again; the matches and
+the gaps between them are the pieces.  Over atoms that is the work of two
+deterministic automata (a bimachine, DESIGN section 4):
+
+* **Oracle**, right to left.  ``R(i)`` is the set of pattern nodes from which some prefix of the text
+  at ``i`` matches.  It is a function of the atom at ``i`` and of ``R(i + 1)``.
+* **Walk**, left to right.  At each ordered branch take the first alternative that is in ``R(i)``: that is
+  the one a backtracking matcher ends up with, since it is the first that can succeed.  Reaching the match
+  node is a boundary, and the walk starts afresh.
+
+So there is no backtracking, and every question about the stage is a question about a finite graph.
+:func:`derive` builds both automata from a pattern; :func:`closing_pairs` computes where a text may be cut
+in two and both sides run apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import UnsupportedPatternError
+from .atoms import Atoms
+from .syntax import Alternation, Chars, Concat, LineEnd, LookAhead, Node, One, Repeat
+
+_MATCH = 0
+_LINE_FEED = Chars(((10, 10),))
+_MAX_NODES = 600
+_MAX_ORACLE_STATES = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The two automata of one stage, as arrays.
+
+    ``oracle``
+        uint8, shape (oracle states, atoms + 1): state at ``i`` from the state at ``i + 1`` and the atom at
+        ``i``.  The last column is the end marker, which always leads to state 0, "the text ends here".
+    ``walk``
+        uint16, shape (walk states, oracle states): the walk state at ``i + 1`` from the one at ``i`` and the
+        oracle's state at ``i``.  Walk state 0 is the start of the text.
+    ``first``
+        The least walk state that is entered by a step that *begins a piece*: a character begins a piece if
+        the walk state after it is ``first`` or greater.
+    ``has_gaps``
+        Whether some text has characters that no match covers.
+    """
+
+    oracle: NDArray[np.uint8]
+    walk: NDArray[np.uint16]
+    first: int
+    has_gaps: bool
+
+
+# --- the pattern as nodes with ordered branches --------------------------------
+
+
+@dataclass(slots=True)
+class _Node:
+    kind: str  # "match", "one", "branch", "look"
+    atoms: int = 0  # a bit per atom that the node accepts; bit `end` for the end of the text
+    next: tuple[int, ...] = ()
+
+
+class _Builder:
+    """Compile a pattern backwards: each node is built with its continuation."""
+
+    def __init__(self, atoms: Atoms) -> None:
+        self.atoms = atoms
+        self.end = 1 << atoms.count
+        self.nodes = [_Node("match")]
+
+    def add(self, kind: str, atoms: int, *next: int) -> int:
+        self.nodes.append(_Node(kind, atoms, next))
+        if len(self.nodes) > _MAX_NODES:
+            raise UnsupportedPatternError(f"the pattern needs over {_MAX_NODES} nodes", 0)
+        return len(self.nodes) - 1
+
+    def bits(self, membership: NDArray[np.bool_]) -> int:
+        return sum(1 << int(a) for a in np.flatnonzero(membership))
+
+    def build(self, node: Node, after: int) -> int:
+        match node:
+            case One(set):
+                return self.add("one", self.bits(self.atoms.of(set)), after)
+            case Concat(items):
+                for item in reversed(items):
+                    after = self.build(item, after)
+                return after
+            case Alternation(branches):
+                return self.add("branch", 0, *(self.build(branch, after) for branch in branches))
+            case LookAhead(set, negated):
+                inside = self.bits(self.atoms.of(set))
+                return self.add("look", (self.end | (self.end - 1)) ^ inside if negated else inside, after)
+            case LineEnd():
+                return self.add("look", self.bits(self.atoms.of(_LINE_FEED)) | self.end, after)
+            case Repeat(item, low, high, lazy):
+                return self.repeat(item, low, high, lazy, after)
+
+    def repeat(self, item: Node, low: int, high: int | None, lazy: bool, after: int) -> int:
+        if high is None:
+            loop = self.add("branch", 0)
+            body = self.build(item, loop)
+            self.nodes[loop].next = (after, body) if lazy else (body, after)
+            entry = loop
+        else:
+            entry = after
+            for _ in range(high - low):
+                body = self.build(item, entry)
+                entry = self.add("branch", 0, after, body) if lazy else self.add("branch", 0, body, after)
+        for _ in range(low):
+            entry = self.build(item, entry)
+        return entry
+
+
+def _epsilon_order(nodes: list[_Node]) -> list[int]:
+    """Nodes so that those reached without consuming come first; refuses epsilon loops."""
+    order: list[int] = []
+    state = [0] * len(nodes)
+
+    def visit(n: int) -> None:
+        if state[n] == 1:
+            raise UnsupportedPatternError("a repeated part of the pattern can match nothing", 0)
+        if state[n] == 0:
+            state[n] = 1
+            if nodes[n].kind in ("branch", "look"):
+                for successor in nodes[n].next:
+                    visit(successor)
+            state[n] = 2
+            order.append(n)
+
+    for n in range(len(nodes)):
+        visit(n)
+    return order
+
+
+def derive(pattern: Node, atoms: Atoms) -> Machine:
+    """Build the machine of a stage that cuts at every match of ``pattern``.
+
+    Raises :class:`~toktier.errors.UnsupportedPatternError` if the pattern can match the empty string or is
+    too large.
+    """
+    builder = _Builder(atoms)
+    start = builder.build(pattern, _MATCH)
+    nodes = builder.nodes
+    order = _epsilon_order(nodes)
+    _refuse_nullable(nodes, start)
+    oracle_states, oracle = _oracle(nodes, order, atoms.count)
+    return _walk(nodes, start, oracle_states, oracle)
+
+
+def _refuse_nullable(nodes: list[_Node], start: int) -> None:
+    reached, todo = {start}, [start]
+    while todo:
+        node = nodes[todo.pop()]
+        if node.kind == "match":
+            raise UnsupportedPatternError("the pattern can match the empty string", 0)
+        if node.kind != "one":
+            todo += [n for n in node.next if n not in reached]
+            reached.update(node.next)
+
+
+def _oracle(nodes: list[_Node], order: list[int], end: int) -> tuple[list[int], NDArray[np.uint8]]:
+    """Subset construction, right to left.  A state is the bit set of the nodes that can succeed."""
+
+    def alive(symbol: int, later: int) -> int:
+        bit, now = 1 << symbol, 0
+        for n in order:
+            node = nodes[n]
+            if node.kind == "match":
+                succeeds = True
+            elif node.kind == "one":
+                succeeds = bool(node.atoms & bit and later >> node.next[0] & 1)
+            elif node.kind == "look":
+                succeeds = bool(node.atoms & bit and now >> node.next[0] & 1)
+            else:
+                succeeds = any(now >> successor & 1 for successor in node.next)
+            now |= succeeds << n
+        return now
+
+    states = [alive(end, 0)]
+    number = {states[0]: 0}
+    rows: list[list[int]] = []
+    while len(rows) < len(states):
+        row = []
+        for symbol in range(end):
+            now = alive(symbol, states[len(rows)])
+            if now not in number:
+                number[now] = len(states)
+                states.append(now)
+                if len(states) > _MAX_ORACLE_STATES:
+                    raise UnsupportedPatternError(
+                        f"the pattern's oracle needs over {_MAX_ORACLE_STATES} states", 0
+                    )
+            row.append(number[now])
+        rows.append([*row, 0])
+    return states, np.array(rows, np.uint8)
+
+
+def _walk(nodes: list[_Node], start: int, oracle_states: list[int], oracle: NDArray[np.uint8]) -> Machine:
+    """The deterministic walk.  A state is (node after the last character, did that character begin a piece)."""
+    gap, begin = -1, -2
+
+    def step(node: int, alive: int) -> tuple[int, bool]:
+        begins = node == begin
+        if node in (begin, gap):
+            if not alive >> start & 1:
+                return gap, begins
+            node, begins = start, True
+        while nodes[node].kind != "one":
+            if nodes[node].kind == "match":
+                if not alive >> start & 1:
+                    return gap, True
+                node, begins = start, True
+            else:
+                node = next(n for n in nodes[node].next if alive >> n & 1)
+        return nodes[node].next[0], begins
+
+    # Reachable (walk, oracle) pairs only: elsewhere the walk is not defined.
+    later_states: list[set[int]] = [set() for _ in oracle_states]
+    for later in range(len(oracle_states)):
+        for symbol in range(oracle.shape[1] - 1):
+            later_states[oracle[later, symbol]].add(later)
+    seen: dict[tuple[int, bool], set[int]] = {(begin, False): set(range(len(oracle_states)))}
+    edges: dict[tuple[tuple[int, bool], int], tuple[int, bool]] = {}
+    todo = [((begin, False), now) for now in range(len(oracle_states))]
+    while todo:
+        state, now = todo.pop()
+        if not later_states[now]:
+            continue  # the end of the text
+        target = step(state[0], oracle_states[now])
+        edges[state, now] = target
+        known = seen.setdefault(target, set())
+        new = later_states[now] - known
+        known |= new
+        todo += [(target, later) for later in new]
+
+    inner = [s for s in seen if not s[1]]  # (begin, False) is the first of them
+    numbered = {s: i for i, s in enumerate(inner + [s for s in seen if s[1]])}
+    walk = np.zeros((len(numbered), len(oracle_states)), np.uint16)
+    for (state, now), target in edges.items():
+        walk[numbered[state], now] = numbered[target]
+    return Machine(oracle, walk, len(inner), any(node == gap for node, _ in seen))
+
+
+def closing_pairs(machines: list[Machine], atoms: int) -> NDArray[np.bool_]:
+    """Pairs of atoms between which a text may be cut and both sides run apart, shape (atoms, atoms).
+
+    ``[a, b]`` holds if at every position between an ``a`` and a ``b``, in every text, the pieces are those
+    of the left side as a text of its own followed by those of the right side as a text of its own.
+
+    For one stage: every step from an ``a`` to a ``b`` begins a piece at ``b`` (so the right side starts
+    afresh), and the oracle's state at ``a`` is what it would be if the text ended there (so the left side
+    cannot tell).  For several stages in a row, a pair closes if it closes for one of them and each stage
+    before that is *transparent* there: what it does on either side depends on that side alone, although it
+    never cuts between the two.  Then the piece that this stage cuts is ``x y`` with ``x`` the last piece of
+    the left side and ``y`` the first of the right side.
+    """
+    closes = np.zeros((atoms, atoms), np.bool_)
+    passed = np.ones((atoms, atoms), np.bool_)  # every stage so far is transparent here
+    for machine in machines:
+        always, never = _boundary_relation(machine, atoms)
+        forgets = _left_forgets_right(machine, atoms)
+        closes |= passed & always & forgets
+        passed &= never & forgets & _right_forgets_left(machine, atoms)
+    return closes
+
+
+def _successors(machine: Machine, atoms: int) -> list[list[tuple[int, int]]]:
+    """For each oracle state at ``i``: the (atom at i, oracle state at i + 1) that lead to it."""
+    found: list[list[tuple[int, int]]] = [[] for _ in range(len(machine.oracle))]
+    for later in range(len(machine.oracle)):
+        for atom in range(atoms):
+            found[machine.oracle[later, atom]].append((atom, later))
+    return found
+
+
+def _reachable(machine: Machine, atoms: int) -> list[NDArray[np.bool_]]:
+    """``[walk state][last atom, oracle state]``: can occur at some position of some text."""
+    successors = _successors(machine, atoms)
+    count = len(machine.oracle)
+    seen = [np.zeros((atoms, count), np.bool_) for _ in range(len(machine.walk))]
+    done: set[tuple[int, int]] = set()
+    todo = [(0, now) for now in range(count)]
+    while todo:
+        state, now = todo.pop()
+        if (state, now) in done:
+            continue
+        done.add((state, now))
+        target = int(machine.walk[state, now])
+        for atom, later in successors[now]:
+            seen[target][atom, later] = True
+            todo.append((target, later))
+    return seen
+
+
+def _boundary_relation(machine: Machine, atoms: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Pairs at which a piece always begins at the second character, and at which it never does."""
+    always = np.ones((atoms, atoms), np.bool_)
+    never = np.ones((atoms, atoms), np.bool_)
+    starts_with = np.zeros((len(machine.oracle), atoms), np.bool_)
+    for later in range(len(machine.oracle)):
+        starts_with[machine.oracle[later, :atoms], np.arange(atoms)] = True
+    for state, seen in enumerate(_reachable(machine, atoms)):
+        begins = machine.walk[state] >= machine.first
+        # pairs (a, b) seen with a state that does, or does not, begin a piece at b
+        always &= ~((seen & ~begins).astype(np.uint8) @ starts_with.astype(np.uint8)).astype(np.bool_)
+        never &= ~((seen & begins).astype(np.uint8) @ starts_with.astype(np.uint8)).astype(np.bool_)
+    return always, never
+
+
+def _left_forgets_right(machine: Machine, atoms: int) -> NDArray[np.bool_]:
+    """``[a, b]``: the oracle at ``a`` is the same before any text that begins with ``b`` as at the end."""
+    forgets = np.ones((atoms, atoms), np.bool_)
+    at_end = machine.oracle[0, :atoms]
+    for later in range(len(machine.oracle)):
+        same = machine.oracle[machine.oracle[later, :atoms], :atoms] == at_end  # [b, a]
+        forgets &= same.T
+    return forgets
+
+
+def _right_forgets_left(machine: Machine, atoms: int) -> NDArray[np.bool_]:
+    """``[a, b]``: after ``a``, the walk on any text that begins with ``b`` cuts it as a text of its own.
+
+    The walk that arrives from the left and one that starts at ``b`` run side by side; from then on they must
+    begin pieces at the same characters (at ``b`` itself one begins a piece and the other does not).
+    """
+    successors = _successors(machine, atoms)
+    verdict: dict[tuple[int, int, int], bool] = {}
+
+    def agree(arrived: int, fresh: int, now: int) -> bool:
+        """From these two states on, before a text with oracle state ``now``, are the later cuts equal?"""
+        seen: set[tuple[int, int, int]] = set()
+        todo = [(arrived, fresh, now)]
+        while todo:
+            key = todo.pop()
+            if key in seen or key[0] == key[1]:
+                continue
+            known = verdict.get(key)
+            if known is False:
+                return False
+            if known:
+                continue
+            seen.add(key)
+            left, right, state = key
+            for _, later in successors[state]:
+                a, b = int(machine.walk[left, state]), int(machine.walk[right, state])
+                if (a >= machine.first) != (b >= machine.first):
+                    return False
+                todo.append((a, b, later))
+        for key in seen:
+            verdict[key] = True
+        return True
+
+    result = np.ones((atoms, atoms), np.bool_)
+    reachable = _reachable(machine, atoms)
+    for state, seen in enumerate(reachable):
+        for now in np.flatnonzero(seen.any(axis=0)):
+            befores = np.flatnonzero(seen[:, now])
+            arrived, fresh = int(machine.walk[state, now]), int(machine.walk[0, now])
+            for b, later in successors[now]:
+                if not result[befores, b].any():
+                    continue
+                if not agree(arrived, fresh, later):
+                    result[befores, b] = False
+    return result

@@ -1,0 +1,370 @@
+"""A parser for the regular expressions found in pre-tokenizers.
+
+The dialect is the reference engine's (Oniguruma).  Only what can be run
+exactly by a finite-state machine over characters is accepted; anything else
+raises :class:`~toktier.errors.UnsupportedPatternError` with the position of
+the construct, and the tokenizer then runs on the reference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..errors import UnsupportedPatternError
+
+# --- character sets -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    """Inclusive ranges of code points."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A set that only the engine knows, by its source: ``\\p{L}``, ``\\s``, ``(?i:s)``."""
+
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    operand: "SetExpr"
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    operands: tuple["SetExpr", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Intersection:
+    operands: tuple["SetExpr", ...]
+
+
+SetExpr: TypeAlias = Chars | Property | Not | Union | Intersection
+
+# --- patterns -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """One character of a set."""
+
+    set: SetExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    items: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternation:
+    """Ordered: an earlier branch that can succeed is taken."""
+
+    branches: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """``item`` at least ``low`` and at most ``high`` times (None: no bound)."""
+
+    item: "Node"
+    low: int
+    high: int | None
+    lazy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LookAhead:
+    """The next character is in ``set``; negated: it is not, or there is none."""
+
+    set: SetExpr
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LineEnd:
+    """``$``: the end of the text, or before a line feed (a line anchor in this dialect)."""
+
+
+Node: TypeAlias = One | Concat | Alternation | Repeat | LookAhead | LineEnd
+
+_ESCAPED = {"r": 13, "n": 10, "t": 9, "f": 12, "v": 11, "a": 7, "e": 27}
+_SHORTHAND = "sSdDwWhH"
+_SPECIAL = set(".^$|()[]{}*+?\\")
+
+
+def _multi_character_folds() -> frozenset[str]:
+    """Adjacent pairs inside full case foldings: ``ss`` of U+00DF, ``st`` of U+FB06 and so on."""
+    folds = (chr(c).casefold() for c in range(0x80, 0x20000))
+    return frozenset(f[i : i + 2] for f in folds if len(f) > 1 for i in range(len(f) - 1))
+
+
+def parse(source: str) -> Node:
+    """Parse ``source``; raise :class:`UnsupportedPatternError` for what is outside the dialect."""
+    parser = _Parser(source)
+    node = parser.alternation()
+    if parser.at < len(source):
+        raise parser.refuse("an unmatched ')'")
+    return node
+
+
+class _Parser:
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.at = 0
+        self.ignore_case = False
+
+    def refuse(self, what: str, at: int | None = None) -> UnsupportedPatternError:
+        at = self.at if at is None else at
+        return UnsupportedPatternError(
+            f"{what} at position {at} of the pattern {self.source!r} is not covered by the derivation", at
+        )
+
+    def peek(self, text: str) -> bool:
+        return self.source.startswith(text, self.at)
+
+    def take(self, text: str) -> bool:
+        if self.peek(text):
+            self.at += len(text)
+            return True
+        return False
+
+    # alternation := concatenation ('|' concatenation)*
+    def alternation(self) -> Node:
+        branches = [self.concatenation()]
+        while self.take("|"):
+            branches.append(self.concatenation())
+        return branches[0] if len(branches) == 1 else Alternation(tuple(branches))
+
+    def concatenation(self) -> Node:
+        items: list[Node] = []
+        previous = ""
+        while self.at < len(self.source) and not self.peek("|") and not self.peek(")"):
+            start = self.at
+            item = self.quantified(self.atom())
+            if self.ignore_case:
+                # (?i:ss) also matches U+00DF in this engine; a machine over single characters cannot
+                literal = self.source[start : self.at].casefold()
+                if previous + literal[:1] in _multi_character_folds():
+                    raise self.refuse("a case-insensitive pair with a multi-character folding", start)
+                previous = literal[-1:]
+            items.append(item)
+        return items[0] if len(items) == 1 else Concat(tuple(items))
+
+    def quantified(self, item: Node) -> Node:
+        start = self.at
+        bounds = self.bounds()
+        if bounds is None:
+            return item
+        low, high = bounds
+        interval = self.source[start] == "{"
+        if isinstance(item, LookAhead | LineEnd):
+            raise self.refuse("a quantified assertion", start)
+        lazy = False
+        if self.peek("?"):
+            if interval and low == high:
+                raise self.refuse("'{n}?', which dialects read differently,", start)
+            self.at += 1
+            lazy = True
+        elif self.peek("+"):
+            if interval:
+                raise self.refuse("'{n,m}+', which dialects read differently,", start)
+            raise self.refuse("a possessive quantifier", start)
+        if self.peek("*") or self.peek("+") or self.peek("?") or (self.peek("{") and self.is_interval()):
+            raise self.refuse("a quantifier on a quantifier")
+        return Repeat(item, low, high, lazy)
+
+    def is_interval(self) -> bool:
+        start = self.at
+        found = self.bounds() is not None
+        self.at = start
+        return found
+
+    def bounds(self) -> tuple[int, int | None] | None:
+        if self.take("*"):
+            return 0, None
+        if self.take("+"):
+            return 1, None
+        if self.take("?"):
+            return 0, 1
+        if not self.peek("{"):
+            return None
+        close = self.source.find("}", self.at)
+        inside = self.source[self.at + 1 : close] if close > 0 else ""
+        low, comma, high = inside.partition(",")
+        if not (low.isdecimal() and (high.isdecimal() or not high)):
+            return None  # an invalid interval is a literal brace
+        bounds = int(low), (int(high) if high else None) if comma else int(low)
+        if bounds[1] is not None and (bounds[1] < bounds[0] or bounds[1] == 0) or bounds[0] > 1000:
+            raise self.refuse("an interval out of order or range")
+        self.at = close + 1
+        return bounds
+
+    def atom(self) -> Node:
+        start = self.at
+        if self.take("("):
+            if self.ignore_case:
+                raise self.refuse("a group inside (?i:…)", start)
+            return self.group(start)
+        if self.take("["):
+            if self.ignore_case:
+                raise self.refuse("a character class inside (?i:…)", start)
+            return One(self.bracket(start))
+        if self.take("."):
+            return One(Not(Chars(((10, 10),))))
+        if self.take("$"):
+            return LineEnd()
+        if self.take("\\"):
+            return One(self.escape(start))
+        char = self.source[self.at]
+        if char in "*+?":
+            raise self.refuse("a quantifier with nothing to repeat")
+        if char == "^":
+            raise self.refuse("the line anchor '^'")
+        self.at += 1
+        return One(self.literal(char))
+
+    def literal(self, char: str) -> SetExpr:
+        if self.ignore_case and (char.lower() != char.upper() or not char.isascii()):
+            return Property(f"(?i:{char})")
+        return Chars(((ord(char), ord(char)),))
+
+    def group(self, start: int) -> Node:
+        if self.take("?:"):
+            return self.close(self.alternation(), start)
+        if self.take("?i:"):
+            outer, self.ignore_case = self.ignore_case, True
+            node = self.alternation()
+            self.ignore_case = outer
+            return self.close(node, start)
+        for opening, negated in (("?=", False), ("?!", True)):
+            if self.take(opening):
+                body = self.close(self.alternation(), start)
+                if not isinstance(body, One):
+                    raise self.refuse("a look-ahead of other than one character", start)
+                return LookAhead(body.set, negated)
+        if self.peek("?"):
+            raise self.refuse(f"the group '({self.source[self.at : self.at + 3]}…'", start)
+        return self.close(self.alternation(), start)
+
+    def close(self, node: Node, start: int) -> Node:
+        if not self.take(")"):
+            raise self.refuse("a group that is not closed", start)
+        return node
+
+    def escape(self, start: int) -> SetExpr:
+        """What follows a backslash, in or outside of brackets."""
+        if self.at == len(self.source):
+            raise self.refuse("a trailing backslash", start)
+        char = self.source[self.at]
+        self.at += 1
+        if char in "pP":
+            close = self.source.find("}", self.at)
+            if not self.peek("{") or close < 0:
+                raise self.refuse("a property without braces", start)
+            name = self.source[self.at + 1 : close]
+            self.at = close + 1
+            negated = (char == "P") != name.startswith("^")
+            property = Property("\\p{" + name.removeprefix("^") + "}")
+            return Not(property) if negated else property
+        if char in _SHORTHAND:
+            return Not(Property("\\" + char.lower())) if char.isupper() else Property("\\" + char)
+        if char in _ESCAPED:
+            return Chars(((_ESCAPED[char], _ESCAPED[char]),))
+        if char in "xu":
+            code = self.code_point(char, start)
+            return Chars(((code, code),))
+        if char.isalnum():
+            raise self.refuse(f"the escape '\\{char}'", start)
+        return Chars(((ord(char), ord(char)),))
+
+    def code_point(self, kind: str, start: int) -> int:
+        if kind == "x" and self.take("{"):
+            close = self.source.find("}", self.at)
+            digits = self.source[self.at : close] if close > 0 else ""
+            self.at = close + 1
+        else:
+            length = 2 if kind == "x" else 4
+            digits = self.source[self.at : self.at + length]
+            self.at += length
+            if len(digits) < length or (kind == "x" and digits[:1] in "89abcdefABCDEF"):
+                raise self.refuse("a byte escape", start)
+        try:
+            code = int(digits, 16)
+        except ValueError:
+            code = -1
+        if not 0 <= code < 0x110000:
+            raise self.refuse("an escape that names no code point", start)
+        return code
+
+    def bracket(self, start: int) -> SetExpr:
+        """The rest of ``[…]``, after the opening bracket; ``&&`` binds loosest."""
+        negated = self.take("^")
+        operands: list[SetExpr] = []
+        union: list[SetExpr] = []
+        first = True
+        while True:
+            if self.at >= len(self.source):
+                raise self.refuse("a character class that is not closed", start)
+            if self.peek("]") and not first:
+                self.at += 1
+                break
+            if self.take("&&"):
+                operands.append(Union(tuple(union)))
+                union = []
+                continue
+            if self.peek("[:"):
+                raise self.refuse("a POSIX bracket")
+            item_start = self.at
+            first = False
+            if self.take("["):
+                union.append(self.bracket(item_start))
+                continue
+            low = self.class_item()
+            if isinstance(low, Chars) and self.peek("-") and not self.source.startswith("-]", self.at):
+                self.at += 1
+                high = self.class_item()
+                if not isinstance(high, Chars) or high.ranges[0][0] < low.ranges[0][0]:
+                    raise self.refuse("a range that is out of order or ends in a set", item_start)
+                union.append(Chars(((low.ranges[0][0], high.ranges[0][0]),)))
+            else:
+                union.append(low)
+        operands.append(Union(tuple(union)))
+        inside: SetExpr = operands[0] if len(operands) == 1 else Intersection(tuple(operands))
+        return Not(inside) if negated else inside
+
+    def class_item(self) -> SetExpr:
+        start = self.at
+        if self.take("\\"):
+            return self.escape(start)
+        if self.peek("["):
+            raise self.refuse("a range that ends in a set")
+        char = self.source[self.at]
+        self.at += 1
+        return Chars(((ord(char), ord(char)),))
+
+
+def sets_of(node: Node) -> tuple[SetExpr, ...]:
+    """The distinct character sets of a pattern, in order of appearance."""
+    found: dict[SetExpr, None] = {}
+
+    def visit(node: Node) -> None:
+        match node:
+            case One(set) | LookAhead(set):
+                found.setdefault(set)
+            case Concat(children) | Alternation(children):
+                for child in children:
+                    visit(child)
+            case Repeat(item):
+                visit(item)
+            case LineEnd():
+                found.setdefault(Chars(((10, 10),)))
+
+    visit(node)
+    return tuple(found)
