@@ -17,9 +17,11 @@ from typing import Any, NoReturn
 
 from .errors import ArtifactError
 
-# A `\uD8xx` that no `\uDCxx` follows, or the reverse.  An escaped backslash can look
-# like one, so a hit only says that the decoded document must be looked at.
-_SURROGATE_SUSPECT = re.compile(
+# Few files escape a surrogate at all, and this search is fast.  The next one finds a
+# `\uD8xx` that no `\uDCxx` follows, or the reverse.  An escaped backslash can look like
+# one, so a hit only says that the decoded document must be looked at.
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+_LONE_SURROGATE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
 )
 
@@ -125,7 +127,7 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
         raise ArtifactError(f"{where} is nested too deeply to be a tokenizer file") from problem
     if not isinstance(value, dict):
         raise ArtifactError(f"{where} holds a JSON {type(value).__name__}, not an object")
-    if _SURROGATE_SUSPECT.search(data):
+    if _SURROGATE_ESCAPE.search(data) and _LONE_SURROGATE.search(data):
         try:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError as problem:
