@@ -71,10 +71,14 @@ def _page(number: int) -> bytes:
     return bytes(classes)
 
 
+def _is(character: str, kind: bytes) -> bool:
+    code = ord(character)
+    return _page(code >> 8)[code & 255] == kind[0]
+
+
 def is_word(character: str) -> bool:
     """Whether ``\\w`` of the reference's regex engine matches this character."""
-    code = ord(character)
-    return _page(code >> 8)[code & 255] == _WORD[0]
+    return _is(character, _WORD)
 
 
 @cache
@@ -84,15 +88,15 @@ def white_space() -> str:
     Unicode has put no white space outside the Basic Multilingual Plane, so only that
     plane is asked about (the tests look at all of them).
     """
-    found = []
-    pieces = pre_tokenizers.Whitespace().pre_tokenize_str
+    gaps: list[str] = []
     for first in range(0, 0x10000, 4096):
-        codes = [code for code in range(first, first + 4096) if not 0xD800 <= code < 0xE000]
-        covered = bytearray(len(codes))
-        for _, (start, stop) in pieces("".join(map(chr, codes))) if codes else ():
-            covered[start:stop] = b"\1" * (stop - start)
-        found += [chr(code) for code, seen in zip(codes, covered, strict=True) if not seen]
-    return "".join(found)
+        text = "".join(chr(code) for code in range(first, first + 4096) if not 0xD800 <= code < 0xE000)
+        end = 0
+        for _, (start, stop) in pre_tokenizers.Whitespace().pre_tokenize_str(text):
+            gaps.append(text[end:start])
+            end = stop
+        gaps.append(text[end:])
+    return "".join(gaps)
 
 
 # --- the list of tokens as the reference holds it ---------------------------------
@@ -189,6 +193,8 @@ class AddedTokenMatcher:
         self._ids = np.array([token.id for token in self._tokens], np.uint32)
         self._special = np.array([token.special for token in self._tokens], np.bool_)
         self._flagged = np.array([t.single_word or t.lstrip or t.rstrip for t in self._tokens], np.bool_)
+        self._spaces = white_space() if any(t.lstrip or t.rstrip for t in self._tokens) else ""
+        self._after = re.compile(f"[{re.escape(self._spaces)}]*" if self._spaces else "")
         self.unsupported = self._reason()
         self._pattern: re.Pattern[str] | None = None
         if self._tokens and self.unsupported is None:
@@ -202,9 +208,8 @@ class AddedTokenMatcher:
                 "two added tokens have the same normalized content; which one the reference takes is chance"
             )
         if any(token.rstrip for token in self._tokens):
-            spaces = white_space()
             for token in self._tokens:
-                if token.content[0] in spaces:
+                if _is(token.content[0], _SPACE):
                     return (
                         f"added token {token.content!r} begins with white space that a token with rstrip "
                         "may have absorbed, and the reference's matches then overlap"
@@ -243,8 +248,6 @@ class AddedTokenMatcher:
     def _apply_flags(
         self, text: str, starts: NDArray[np.int64], stops: NDArray[np.int64], which: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        spaces = white_space()
-        after = _spaces_pattern()
         kept: list[tuple[int, int, int]] = []
         previous = 0
         for start, stop, k in zip(starts.tolist(), stops.tolist(), which.tolist(), strict=True):
@@ -253,17 +256,12 @@ class AddedTokenMatcher:
                 (start > 0 and is_word(text[start - 1])) or (stop < len(text) and is_word(text[stop]))
             ):
                 continue
-            if token.lstrip and start > previous and text[start - 1] in spaces:
-                start = previous + len(text[previous:start].rstrip(spaces))
+            if token.lstrip and start > previous and text[start - 1] in self._spaces:
+                start = previous + len(text[previous:start].rstrip(self._spaces))
             if token.rstrip:
-                end = after.match(text, stop)
-                stop = end.end() if end else stop
+                absorbed = self._after.match(text, stop)
+                stop = absorbed.end() if absorbed else stop
             kept.append((start, stop, k))
             previous = stop
         table = np.array(kept, np.int64).reshape(-1, 3)
         return table[:, 0], table[:, 1], table[:, 2]
-
-
-@cache
-def _spaces_pattern() -> re.Pattern[str]:
-    return re.compile("[" + re.escape(white_space()) + "]*")

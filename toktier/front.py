@@ -7,6 +7,7 @@ text of its own, and searched for the others, whose contents have been normalize
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -34,7 +35,7 @@ class Front:
     here (the reference must then do the whole work), or None.
     """
 
-    def __init__(self, pipeline: Pipeline, *, inert: NDArray[np.bool_] | None = None) -> None:
+    def __init__(self, pipeline: Pipeline, *, inert: Mapping[str, NDArray[np.bool_]] | None = None) -> None:
         self.normalizer = TextNormalizer(pipeline.normalizer, inert=inert)
         tokens = [token for token in pipeline.added_tokens if token.content]
         self._given = AddedTokenMatcher([token for token in tokens if not token.normalized])
@@ -68,7 +69,8 @@ class Front:
 
     def _normalize(self, text: str, found: Matches) -> tuple[str, Matches]:
         """Normalize the stretches between the matches, and move the matches along."""
-        if not len(found.starts):
+        if not len(found.starts) or self.normalizer.is_substitution:
+            # A substitution may do its work inside the matches too: nobody looks there.
             normal = self.normalizer.normalize(text)
             return (text if normal == text else normal), found
         parts = _parts(text, found)

@@ -33,7 +33,7 @@ decomposition of some character, so they are found by decomposing everything.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TypeAlias
 
@@ -156,6 +156,9 @@ def engine_normalizer(source: str) -> normalizers.Normalizer:
     return normalizer
 
 
+_NOWHERE: NDArray[np.intp] = np.empty(0, np.intp)
+
+
 class _Form:
     """A Unicode form, run by the engine on the stretches that need it."""
 
@@ -172,7 +175,8 @@ class _Form:
     def _active(self, text: str) -> NDArray[np.intp]:
         """Positions of the characters that are not inert."""
         inert = inert_table(self._form) if self._inert is None else self._inert
-        return np.flatnonzero(~inert[np.frombuffer(text.encode("utf-32-le"), np.uint32)])
+        quiet = inert.take(np.frombuffer(text.encode("utf-32-le"), np.uint32))
+        return _NOWHERE if quiet.all() else np.flatnonzero(~quiet)
 
     def __call__(self, segments: list[str]) -> list[str]:
         text = segments[0] if len(segments) == 1 else "".join(segments)
@@ -222,14 +226,24 @@ class _Form:
         return [self._normalize(stretch) for stretch in stretches]
 
 
-def _steps(normalizer: Normalizer | None, inert: NDArray[np.bool_] | None) -> list[_Step]:
+def unicode_forms(normalizer: Normalizer | None) -> frozenset[str]:
+    """The Unicode forms whose :func:`inert_table` a :class:`TextNormalizer` will look at."""
+    match normalizer:
+        case UnicodeForm(form):
+            return frozenset((form,))
+        case NormalizerSequence(steps):
+            return frozenset().union(*map(unicode_forms, steps))
+    return frozenset()
+
+
+def _steps(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]]) -> list[_Step]:
     match normalizer:
         case None:
             return []
         case NormalizerSequence(steps):
             return [step for inner in steps for step in _steps(inner, inert)]
         case UnicodeForm(form):
-            return [_Form(form, inert)]
+            return [_Form(form, inert.get(form))]
         case Prepend(prefix):
             return [_each(lambda segment: prefix + segment if segment else segment)]
         case Replace(Literal(old), new) if old:
@@ -244,17 +258,32 @@ def _steps(normalizer: Normalizer | None, inert: NDArray[np.bool_] | None) -> li
     return [_each(engine_normalizer(json.dumps(rule)).normalize_str)]
 
 
+def _is_substitution(normalizer: Normalizer | None) -> bool:
+    match normalizer:
+        case None:
+            return True
+        case NormalizerSequence(steps):
+            return all(map(_is_substitution, steps))
+        case Replace(Literal(old), new):
+            return len(old) == len(new) == 1
+    return False
+
+
 class TextNormalizer:
     """Runs the normalizer of an artifact.  Immutable, safe to share between threads.
 
-    ``inert``: a table of :func:`inert_table` made earlier, for an artifact with exactly
-    one Unicode form; without it the table is probed when a text first needs it.
+    ``inert``: results of :func:`inert_table` for this very engine, by form.  One that is
+    not given is probed when a text first needs it.
     """
 
-    def __init__(self, normalizer: Normalizer | None, *, inert: NDArray[np.bool_] | None = None) -> None:
-        self._steps = _steps(normalizer, inert)
+    def __init__(
+        self, normalizer: Normalizer | None, *, inert: Mapping[str, NDArray[np.bool_]] | None = None
+    ) -> None:
+        self._steps = _steps(normalizer, inert or {})
         self.is_identity = not self._steps
         """Whether no text is ever changed."""
+        self.is_substitution = _is_substitution(normalizer)
+        """Whether each character is replaced by one character, whatever is around it."""
 
     def normalize(self, text: str) -> str:
         """``text`` after normalizing, equal to the reference's ``normalize_str``."""
