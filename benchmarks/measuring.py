@@ -243,7 +243,10 @@ def plot(path: Path, facts: dict[str, str], rows: Sequence[Row]) -> None:
         f"{facts['processor']}, Python {facts['python']}, tokenizers {facts['tokenizers']}", fontsize=9
     )
     figure.legend(
-        *panels[0][0].get_legend_handles_labels(), loc="lower center", ncols=len(series), fontsize=8
+        *panels[0][0].get_legend_handles_labels(),
+        loc="lower center",
+        ncols=min(len(series), 2 * len(names)),
+        fontsize=8,
     )
-    figure.tight_layout(rect=(0, 0.05, 1, 1))
+    figure.tight_layout(rect=(0, 0.12, 1, 1))
     figure.savefig(path, dpi=150)
