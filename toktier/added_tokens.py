@@ -256,7 +256,7 @@ class AddedTokenMatcher:
                 (start > 0 and is_word(text[start - 1])) or (stop < len(text) and is_word(text[stop]))
             ):
                 continue
-            if token.lstrip and start > previous and text[start - 1] in self._spaces:
+            if token.lstrip:
                 start = previous + len(text[previous:start].rstrip(self._spaces))
             if token.rstrip:
                 absorbed = self._after.match(text, stop)
