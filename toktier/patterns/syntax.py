@@ -32,17 +32,17 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    operand: "SetExpr"
+    operand: SetExpr
 
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    operands: tuple["SetExpr", ...]
+    operands: tuple[SetExpr, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Intersection:
-    operands: tuple["SetExpr", ...]
+    operands: tuple[SetExpr, ...]
 
 
 SetExpr: TypeAlias = Chars | Property | Not | Union | Intersection
@@ -59,21 +59,21 @@ class One:
 
 @dataclass(frozen=True, slots=True)
 class Concat:
-    items: tuple["Node", ...]
+    items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
     """Ordered: an earlier branch that can succeed is taken."""
 
-    branches: tuple["Node", ...]
+    branches: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
     """``item`` at least ``low`` and at most ``high`` times (None: no bound)."""
 
-    item: "Node"
+    item: Node
     low: int
     high: int | None
     lazy: bool
@@ -201,7 +201,7 @@ class _Parser:
         if not (low.isdecimal() and (high.isdecimal() or not high)):
             return None  # an invalid interval is a literal brace
         bounds = int(low), (int(high) if high else None) if comma else int(low)
-        if bounds[1] is not None and (bounds[1] < bounds[0] or bounds[1] == 0) or bounds[0] > 1000:
+        if (bounds[1] is not None and (bounds[1] < bounds[0] or bounds[1] == 0)) or bounds[0] > 1000:
             raise self.refuse("an interval out of order or range")
         self.at = close + 1
         return bounds

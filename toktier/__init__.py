@@ -1,0 +1,87 @@
+"""TokTier: tokenization with ids identical to Hugging Face ``tokenizers``, several times faster.
+
+::
+
+    import toktier
+
+    toktier.encode("Hello, world")              # list[int], by the embedded gpt-oss tokenizer
+    tok = toktier.load("qwen3")                 # an embedded name, a file, a model directory, a hub id
+    tok.encode_to_numpy("Hello, world")         # uint32 array
+    print(tok.explain())                        # which part runs where, and why
+
+Importing the package is light: nothing is loaded before it is used.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import errors
+from ._version import __version__
+from .registry import DEFAULT, embedded_names
+
+if TYPE_CHECKING:
+    from .decoding import StreamDecoder
+    from .explanation import Explanation
+    from .tokenizer import Encoding, Tokenizer
+
+__all__ = [
+    "DEFAULT",
+    "Encoding",
+    "Explanation",
+    "StreamDecoder",
+    "Tokenizer",
+    "__version__",
+    "embedded_names",
+    "encode",
+    "errors",
+    "load",
+]
+
+_LAZY = {
+    "Encoding": "tokenizer",
+    "Explanation": "explanation",
+    "StreamDecoder": "decoding",
+    "Tokenizer": "tokenizer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def load(
+    name_or_path: str | os.PathLike[str] = DEFAULT, backend: str = "auto", *, revision: str | None = None
+) -> Tokenizer:
+    """Load a tokenizer.
+
+    ``name_or_path`` is an embedded name (:func:`embedded_names`), the path of a ``tokenizer.json``, the path of
+    a model directory, or a Hugging Face repository id (``revision`` a branch, tag or commit of it).
+    ``backend`` is ``"auto"``, ``"reference"``, ``"python"`` or ``"numpy"``.
+    """
+    from .registry import resolve
+    from .tokenizer import Tokenizer, instance
+
+    artifact = resolve(name_or_path, revision=revision)
+    return instance(artifact) if backend == "auto" else Tokenizer(artifact, backend)
+
+
+def encode(
+    text: str,
+    tokenizer: str | os.PathLike[str] | Tokenizer = DEFAULT,
+    backend: str = "auto",
+    *,
+    add_special_tokens: bool = True,
+    special: Literal["encode", "text", "raise"] = "encode",
+    max_length: int | None = None,
+) -> list[int]:
+    """The ids of ``text``; see :meth:`Tokenizer.encode`.  Loaded tokenizers are kept for the next call."""
+    from .tokenizer import Tokenizer
+
+    tok = tokenizer if isinstance(tokenizer, Tokenizer) else load(tokenizer)
+    return tok.encode(text, add_special_tokens, special=special, backend=backend, max_length=max_length)

@@ -1,0 +1,85 @@
+"""The ``reference`` backend: Hugging Face ``tokenizers`` on the full text.
+
+It is the oracle of this project and its last fallback.  It takes raw text, not prepared text: added tokens,
+normalizer and post-processor are its own.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..artifact import Artifact
+from ..errors import ArtifactError
+from ..pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+class Reference:
+    """The reference objects of one artifact, made on first use and never changed afterwards.
+
+    The reference keeps its settings (truncation, whether special tokens in the text count) on a shared
+    object; here every combination in use has an object of its own, so that no call can affect another.
+    """
+
+    def __init__(self, artifact: Artifact, pipeline: Pipeline) -> None:
+        self._artifact = artifact
+        self._pads = pipeline.padding is not None
+
+    @cached_property
+    def plain(self) -> Tokenizer:
+        """As the artifact says."""
+        from tokenizers import Tokenizer
+
+        try:
+            return Tokenizer.from_str(self._artifact.read().decode("utf-8"))
+        except Exception as problem:  # the binding raises a bare Exception
+            raise ArtifactError(
+                f"{self._artifact.name} is not a tokenizer.json that the installed tokenizers can load: {problem}"
+            ) from problem
+
+    @cached_property
+    def as_text(self) -> Tokenizer:
+        """The same, with special tokens in the text taken for plain text."""
+        tokenizer: Tokenizer = copy.deepcopy(self.plain)
+        tokenizer.encode_special_tokens = True
+        return tokenizer
+
+    def _object(self, special: str, max_length: int | None) -> Tokenizer:
+        tokenizer = self.as_text if special == "text" else self.plain
+        if max_length is None:
+            return tokenizer
+        direction = (tokenizer.truncation or {}).get("direction", "right")
+        tokenizer = copy.deepcopy(tokenizer)
+        tokenizer.enable_truncation(max_length, direction=direction)
+        return tokenizer
+
+    def ids(
+        self, text: str, add_special_tokens: bool, special: str, max_length: int | None
+    ) -> NDArray[np.uint32]:
+        """``encode(text).ids`` as a uint32 array."""
+        found = self._object(special, max_length).encode(text, add_special_tokens=add_special_tokens)
+        return np.array(found.ids, np.uint32)
+
+    def batch(
+        self, texts: Sequence[str], add_special_tokens: bool, special: str, max_length: int | None
+    ) -> list[NDArray[np.uint32]]:
+        """``encode_batch(texts)``, the ids as uint32 arrays."""
+        encode = self._object(special, max_length).encode_batch
+        return [
+            np.array(e.ids, np.uint32) for e in encode(list(texts), add_special_tokens=add_special_tokens)
+        ]
+
+    def offsets(
+        self, text: str, add_special_tokens: bool, special: str, max_length: int | None
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Ids, and offsets in characters as an int64 array of shape (ids, 2)."""
+        found = self._object(special, max_length).encode(text, add_special_tokens=add_special_tokens)
+        return np.array(found.ids, np.uint32), np.array(found.offsets, np.int64).reshape(-1, 2)

@@ -1,0 +1,163 @@
+"""A BPE vocabulary and its merges as arrays.
+
+Everything that an engine looks up is here, is derived once per artifact, and is kept on disk between
+processes (:mod:`toktier.compiled`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ArtifactError
+from . import hashing
+from .hashing import ABSENT, HashTable
+
+#: The longest piece, in bytes, that is looked up by two 64-bit words (the top byte is its length).
+SHORT = 15
+
+
+@lru_cache(maxsize=1)
+def byte_alphabet() -> dict[str, int]:
+    """GPT-2's printable stand-ins for bytes: character to byte."""
+    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = [b for b in range(256) if b not in shown]
+    return {chr(b): b for b in shown} | {chr(256 + i): b for i, b in enumerate(hidden)}
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBytes:
+    """The bytes of every token of the model's vocabulary.
+
+    ``blob[offsets[i] : offsets[i + 1]]`` are those of id i: for byte-level tokenizers the bytes that the token
+    stands for, if ``in_alphabet[i]``, and the UTF-8 of the token's string otherwise.  Ids that the vocabulary
+    leaves out have no bytes and ``present[i]`` is False.
+    """
+
+    blob: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    present: NDArray[np.bool_]
+    in_alphabet: NDArray[np.bool_]
+
+
+def token_bytes(vocabulary: Mapping[str, int], byte_level: bool) -> TokenBytes:
+    """Lay out a vocabulary; raises :class:`ArtifactError` for ids that are not small natural numbers."""
+    size = max(vocabulary.values(), default=-1) + 1
+    if size > 1 << 24 or min(vocabulary.values(), default=0) < 0:
+        raise ArtifactError(f"the vocabulary has ids outside 0..{(1 << 24) - 1}")
+    alphabet = {ord(char): byte for char, byte in byte_alphabet().items()}
+    parts = [b""] * size
+    present = np.zeros(size, np.bool_)
+    in_alphabet = np.zeros(size, np.bool_)
+    known = frozenset(byte_alphabet())
+    for text, id in vocabulary.items():
+        present[id] = True
+        if byte_level and known.issuperset(text):
+            in_alphabet[id] = True
+            parts[id] = text.translate(alphabet).encode("latin-1")
+        else:
+            parts[id] = text.encode("utf-8", "surrogatepass")
+    offsets = np.zeros(size + 1, np.int64)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    return TokenBytes(np.frombuffer(b"".join(parts), np.uint8), offsets, present, in_alphabet)
+
+
+@dataclass(frozen=True, slots=True)
+class Merges:
+    """The merge rules, in order of rank.
+
+    ``left``, ``right``, ``result``: uint32 of shape (rules,), the index is the rank.
+    ``table`` finds the rank of a pair of ids, the key being ``left << 32 | right``.
+    """
+
+    left: NDArray[np.uint32]
+    right: NDArray[np.uint32]
+    result: NDArray[np.uint32]
+    table: HashTable
+
+    def ranks(self, left: NDArray[np.uint32], right: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """The ranks of pairs, :data:`~toktier.bpe.hashing.ABSENT` where there is no rule."""
+        return self.table.find((left.astype(np.uint64) << np.uint64(32)) | right)
+
+
+def merges(model: Mapping[str, Any]) -> Merges:
+    """Resolve the merges of a decoded BPE model against its vocabulary, as the reference does.
+
+    Of rules for the same pair the last one counts.
+    """
+    vocabulary: Mapping[str, int] = model["vocab"]
+    rules = model["merges"]
+    prefix = len(model.get("continuing_subword_prefix") or "")
+    if rules and isinstance(rules[0], str):
+        pairs = [rule.split(" ") for rule in rules if not rule.startswith("#version")]
+    else:
+        pairs = rules
+    try:
+        left = [vocabulary[a] for a, _ in pairs]
+        right = [vocabulary[b] for _, b in pairs]
+        result = [vocabulary[a + b[prefix:]] for a, b in pairs]
+    except (KeyError, ValueError) as problem:
+        raise ArtifactError(
+            f"a merge is not a pair of tokens whose concatenation is a token ({type(problem).__name__}: {problem})"
+        ) from problem
+    columns = [np.array(column, np.uint32) for column in (left, right, result)]
+    key = (columns[0].astype(np.uint64) << np.uint64(32)) | columns[1]
+    _, last_from_end = np.unique(key[::-1], return_index=True)
+    if len(last_from_end) < len(key):
+        kept = np.sort(len(key) - 1 - last_from_end)
+        columns = [column[kept] for column in columns]
+        key = key[kept]
+    table = hashing.build(key, None, np.arange(len(key), dtype=np.uint32))
+    return Merges(columns[0], columns[1], columns[2], table)
+
+
+_LENGTH_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(8)] + [(1 << 64) - 1] * 8, np.uint64)
+_HIGH_MASKS = np.array([0] * 9 + [(1 << (8 * n)) - 1 for n in range(1, 8)], np.uint64)
+_HIGH_LENGTHS = np.array([n << 56 for n in range(16)], np.uint64)
+
+#: Bytes that must follow the last piece of a buffer given to :func:`short_keys`.
+PADDING = 16
+
+
+def short_keys(
+    buffer: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Exact keys of pieces of at most :data:`SHORT` bytes: the bytes, and the length in the top byte.
+
+    ``buffer`` must have :data:`PADDING` bytes after the last piece; what they hold does not matter.
+    """
+    words = np.ndarray((len(buffer) - 7,), "<u8", buffer=buffer, strides=(1,))
+    low = words.take(starts)
+    low &= _LENGTH_MASKS.take(lengths)
+    high = words.take(starts + 8)
+    high &= _HIGH_MASKS.take(lengths)
+    high |= _HIGH_LENGTHS.take(lengths)
+    return low, high
+
+
+def piece_table(tokens: TokenBytes, usable: NDArray[np.bool_]) -> HashTable:
+    """A table from the keys of whole pieces to ids, for the tokens marked ``usable`` that are short enough."""
+    lengths = np.diff(tokens.offsets)
+    ids = np.flatnonzero(usable & (lengths > 0) & (lengths <= SHORT))
+    padded = np.concatenate((tokens.blob, np.zeros(PADDING, np.uint8)))
+    low, high = short_keys(padded, tokens.offsets[:-1][ids], lengths[ids])
+    return hashing.build(low, high, ids.astype(np.uint32))
+
+
+__all__ = [
+    "ABSENT",
+    "PADDING",
+    "SHORT",
+    "Merges",
+    "TokenBytes",
+    "byte_alphabet",
+    "merges",
+    "piece_table",
+    "short_keys",
+    "token_bytes",
+]

@@ -1,0 +1,326 @@
+"""Everything derived from an artifact, once: tables, machines, patterns.
+
+:func:`compiled` gives the same object for the same artifact whichever way it comes about: from the cache on
+disk, from the bundle that ships with an embedded tokenizer, or derived from the ``tokenizer.json``.  All three
+are keyed by the fingerprint and by the version of the installed reference, whose Unicode tables they hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import cache
+from .added_tokens import as_loaded
+from .artifact import Artifact
+from .bpe import hashing, tables
+from .bpe.batch import merge_words
+from .bpe.hashing import ABSENT, HashTable
+from .bpe.pieces import PieceTables, whole_long_tokens
+from .bpe.symbols import FirstSymbols, certified_starts
+from .bpe.tables import Merges, TokenBytes
+from .decoding import is_byte_level
+from .errors import ArtifactError, UnsupportedPatternError
+from .normalization import inert_table
+from .patterns import lanes, stdlib
+from .patterns.atoms import Atoms, atoms_of
+from .patterns.charsets import engine_version
+from .patterns.lanes import Splitter
+from .patterns.machine import Machine, closing_pairs, derive
+from .patterns.syntax import Node, sets_of
+from .pipeline import BPE, Normalizer, NormalizerSequence, Pipeline, UnicodeForm, parse
+from .plan import Plan, make_plan
+
+#: Raise it whenever the meaning of what is stored changes.
+_FORMAT = 1
+
+_Header = dict[str, Any]
+_Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How the engines cut a text into pieces.
+
+    ``atom_of``: uint8 (0x110000,), the atom of each code point; ``splitter`` runs over atoms;
+    ``ascii_patterns`` and ``atom_patterns``: one per stage, for the standard library's ``re``.
+    """
+
+    atom_of: NDArray[np.uint8]
+    splitter: Splitter
+    ascii_patterns: tuple[re.Pattern[str], ...]
+    atom_patterns: tuple[re.Pattern[bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What the ``python`` and ``numpy`` backends need."""
+
+    split: Split
+    pieces: PieceTables
+    byte_level: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """An artifact, ready to use.
+
+    ``engine`` is None where only the reference can run the model or the pre-tokenizer, and ``reason`` says why.
+    ``tokens`` has the bytes of the model's vocabulary (not the added tokens'); ``alphabet``: its strings are
+    written in GPT-2's byte alphabet.  ``inert`` holds the tables of
+    inert characters of the normalizer's Unicode forms.
+    """
+
+    fingerprint: str
+    pipeline: Pipeline
+    tokens: TokenBytes
+    alphabet: bool
+    inert: Mapping[str, NDArray[np.bool_]]
+    engine: Engine | None
+    reason: str | None
+
+
+def compiled(artifact: Artifact) -> Compiled:
+    """Load or derive.  Raises :class:`~toktier.errors.ArtifactError` for a damaged artifact."""
+    key = f"compiled {_FORMAT} tokenizers {engine_version()} {artifact.fingerprint}"
+    bundle = cache.load(key)
+    if bundle is not None:
+        return _assemble(artifact.fingerprint, bundle.header, bundle.arrays)
+    found = shipped(artifact.fingerprint)
+    header, arrays = derived(artifact) if found is None else found
+    arrays |= _hash_tables(header, arrays)
+    cache.store(key, header, arrays)
+    return _assemble(artifact.fingerprint, header, arrays)
+
+
+def shipped(fingerprint: str) -> tuple[_Header, _Arrays] | None:
+    """What :func:`derived` gave for an embedded tokenizer under this version of the reference, if it ships."""
+    resource = files("toktier.data").joinpath(f"{fingerprint[:12]}.bundle.xz")
+    if not resource.is_file():
+        return None
+    bundle = cache.parse(resource.read_bytes())
+    if bundle is None or bundle.header["version"] != [_FORMAT, engine_version(), fingerprint]:
+        return None
+    return dict(bundle.header), dict(bundle.arrays)
+
+
+# --- deriving -----------------------------------------------------------------
+
+
+def derived(artifact: Artifact) -> tuple[_Header, _Arrays]:
+    """Header and arrays of a bundle, without what :func:`_hash_tables` can rebuild quickly."""
+    document = artifact.document()
+    model = document["model"]
+    vocabulary = model.get("vocab")
+    pipeline = parse(document)
+    if isinstance(vocabulary, list):  # Unigram: a list of (token, score)
+        vocabulary = {token: id for id, (token, *_) in enumerate(vocabulary)}
+    if not isinstance(vocabulary, dict):
+        raise ArtifactError(f"{artifact.name} has a model without a vocabulary")
+    loaded = as_loaded(pipeline.added_tokens, vocabulary)
+    small = {name: value for name, value in document.items() if name not in ("model", "added_tokens")}
+    small["model"] = {name: value for name, value in model.items() if name not in ("vocab", "merges")}
+    if isinstance(pipeline.model, BPE):
+        small["model"]["type"] = "BPE"
+    small["added_tokens"] = [{field: getattr(t, field) for field in t.__slots__} for t in loaded]
+    header: _Header = {
+        "version": [_FORMAT, engine_version(), artifact.fingerprint],
+        "document": small,
+        "reason": None,
+        "forms": sorted(_forms(pipeline.normalizer)),
+    }
+    arrays: _Arrays = {f"inert {form}": inert_table(form) for form in header["forms"]}
+    plan = make_plan(pipeline, vocabulary)
+    header["alphabet"] = is_byte_level(pipeline.decoder) or (isinstance(plan, Plan) and plan.byte_level)
+    tokens = tables.token_bytes(vocabulary, header["alphabet"])
+    arrays |= {"blob": tokens.blob, "offsets": tokens.offsets, "present": tokens.present}
+    arrays["in_alphabet"] = tokens.in_alphabet
+    if isinstance(plan, str):
+        header["reason"] = plan
+        return header, arrays
+    engine: _Arrays = {}
+    try:
+        header["reason"] = _derive_stages(plan, header, engine) or _derive_model(
+            plan, model, vocabulary, pipeline, tokens, engine
+        )
+    except UnsupportedPatternError as problem:
+        header["reason"] = str(problem)
+    return header, arrays if header["reason"] else arrays | engine
+
+
+def _forms(normalizer: Normalizer | None) -> set[str]:
+    """The Unicode forms among the steps of a normalizer."""
+    match normalizer:
+        case UnicodeForm(form):
+            return {form}
+        case NormalizerSequence(steps):
+            return set().union(*map(_forms, steps))
+    return set()
+
+
+def _derive_stages(plan: Plan, header: _Header, arrays: _Arrays) -> str | None:
+    sets = dict.fromkeys(expression for stage in plan.stages for expression in sets_of(stage))
+    atoms = atoms_of(list(sets))
+    machines = [derive(stage, atoms) for stage in plan.stages]
+    if any(c and m.has_gaps for c, m in zip(plan.covering, machines, strict=True)):
+        return "a Split removes characters from the text"
+    closes = np.ones((atoms.count + 1, atoms.count + 1), np.bool_)
+    closes[:-1, :-1] = closing_pairs(machines, atoms.count)
+    header["stages"] = [_describe(s, m, atoms) for s, m in zip(plan.stages, machines, strict=True)]
+    header["byte_level"] = plan.byte_level
+    arrays["atom_of"] = atoms.of_code_point
+    arrays["closes"] = closes
+    for number, machine in enumerate(machines):
+        arrays[f"oracle {number}"] = machine.oracle
+        arrays[f"walk {number}"] = machine.walk
+    return None
+
+
+def _describe(stage: Node, machine: Machine, atoms: Atoms) -> _Header:
+    return {
+        "first": machine.first,
+        "has_gaps": machine.has_gaps,
+        "ascii": stdlib.compile_ascii(stage, atoms, machine.has_gaps).pattern,
+        "atoms": stdlib.compile_atoms(stage, atoms, machine.has_gaps).pattern.decode("ascii"),
+    }
+
+
+def _derive_model(
+    plan: Plan,
+    model: Mapping[str, Any],
+    vocabulary: Mapping[str, int],
+    pipeline: Pipeline,
+    tokens: TokenBytes,
+    arrays: _Arrays,
+) -> str | None:
+    assert isinstance(pipeline.model, BPE)
+    name = (lambda byte: f"<0x{byte:02X}>") if not plan.byte_level else _alphabet_name()
+    try:
+        of_byte = np.array([vocabulary[name(byte)] for byte in range(256)], np.uint32)
+    except KeyError:
+        return "the vocabulary lacks some bytes"
+    merges = tables.merges(model)
+    if plan.byte_level:
+        of_character = certified_starts(tokens, merges, of_byte)
+    else:
+        of_character = np.full(0x110000, ABSENT, np.uint32)
+        for token, id in vocabulary.items():
+            if len(token) == 1:
+                of_character[ord(token)] = id
+    usable = tokens.in_alphabet if plan.byte_level else tokens.present
+    if not pipeline.model.ignore_merges:
+        usable = usable & _made_by_merging(tokens, usable, of_byte, of_character, plan.byte_level, merges)
+    arrays |= {"of_byte": of_byte, "of_character": of_character, "usable": usable}
+    arrays |= {"left": merges.left, "right": merges.right, "result": merges.result}
+    return None
+
+
+def _alphabet_name() -> Callable[[int], str]:
+    shown = {byte: char for char, byte in tables.byte_alphabet().items()}
+    return lambda byte: shown[byte]
+
+
+def _made_by_merging(
+    tokens: TokenBytes,
+    usable: NDArray[np.bool_],
+    of_byte: NDArray[np.uint32],
+    of_character: NDArray[np.uint32],
+    byte_level: bool,
+    merges: Merges,
+) -> NDArray[np.bool_]:
+    """The tokens that BPE of their own text gives back, so that a whole piece may be looked up as one."""
+    made = np.zeros(len(usable), np.bool_)
+    lengths = np.diff(tokens.offsets)
+    ids = np.flatnonzero(usable & (lengths > 0))
+    ids = ids[np.argsort(lengths[ids], kind="stable")]
+    for batch in np.array_split(ids, max(1, len(ids) // 8192)):
+        text = b"".join(
+            tokens.blob[tokens.offsets[i] : tokens.offsets[i + 1]].tobytes() for i in batch.tolist()
+        )
+        starts = np.cumsum(lengths[batch]) - lengths[batch]
+        data = np.frombuffer(text, np.uint8)
+        if byte_level:  # a token may end inside a character: from bytes
+            symbols = of_byte.take(data)
+        else:
+            symbols, starts = FirstSymbols(of_byte, of_character, True).of(data, starts)
+        merged, first = merge_words(symbols, starts, merges)
+        bounds = np.append(np.searchsorted(first, starts), len(first))
+        made[batch] = (np.diff(bounds) == 1) & (merged[bounds[:-1]] == batch)
+    return made
+
+
+# --- hash tables and assembly ---------------------------------------------------
+
+
+def _hash_tables(header: _Header, arrays: _Arrays) -> _Arrays:
+    """The parts of a bundle that are large and quick to rebuild, so that they need not ship."""
+    if header["reason"] is not None:
+        return {}
+    key = (arrays["left"].astype(np.uint64) << np.uint64(32)) | arrays["right"]
+    pairs = hashing.build(key, None, np.arange(len(key), dtype=np.uint32))
+    whole = tables.piece_table(_tokens(arrays), arrays["usable"])
+    assert whole.high is not None
+    header["probes"] = [pairs.probes, whole.probes]
+    return {
+        "pairs low": pairs.low,
+        "pairs value": pairs.value,
+        "whole low": whole.low,
+        "whole high": whole.high,
+        "whole value": whole.value,
+    }
+
+
+def _tokens(arrays: Mapping[str, NDArray[Any]]) -> TokenBytes:
+    return TokenBytes(arrays["blob"], arrays["offsets"], arrays["present"], arrays["in_alphabet"])
+
+
+def _assemble(fingerprint: str, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Compiled:
+    tokens = _tokens(arrays)
+    engine = None
+    if header["reason"] is None:
+        engine = Engine(_split(header, arrays), _pieces(header, arrays, tokens), bool(header["byte_level"]))
+    return Compiled(
+        fingerprint,
+        parse(header["document"]),
+        tokens,
+        bool(header["alphabet"]),
+        {form: arrays[f"inert {form}"] for form in header["forms"]},
+        engine,
+        header["reason"],
+    )
+
+
+def _split(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Split:
+    atom_patterns = tuple(re.compile(stage["atoms"].encode("ascii")) for stage in header["stages"])
+    stages = tuple(
+        lanes.make_stage(
+            Machine(arrays[f"oracle {i}"], arrays[f"walk {i}"], stage["first"], stage["has_gaps"]),
+            atom_patterns[i],
+        )
+        for i, stage in enumerate(header["stages"])
+    )
+    closes = arrays["closes"]
+    return Split(
+        arrays["atom_of"],
+        Splitter(stages, closes.ravel(), len(closes) - 1),
+        tuple(re.compile(stage["ascii"]) for stage in header["stages"]),
+        atom_patterns,
+    )
+
+
+def _pieces(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], tokens: TokenBytes) -> PieceTables:
+    pair_probes, whole_probes = header["probes"]
+    pairs = HashTable(arrays["pairs low"], None, arrays["pairs value"], pair_probes)
+    whole = HashTable(arrays["whole low"], arrays["whole high"], arrays["whole value"], whole_probes)
+    return PieceTables(
+        Merges(arrays["left"], arrays["right"], arrays["result"], pairs),
+        FirstSymbols(arrays["of_byte"], arrays["of_character"], not header["byte_level"]),
+        whole,
+        whole_long_tokens(tokens, arrays["usable"]),
+    )

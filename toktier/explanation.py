@@ -1,0 +1,44 @@
+"""What :meth:`toktier.Tokenizer.explain` tells: which part runs where, and why."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A tokenizer's route.  ``print`` it, or take :meth:`as_dict` for JSON.
+
+    ``fallbacks`` pairs each part that the reference runs with the reason.  ``certificate`` says what is known
+    about safe cuts: how many pairs of character classes (atoms) a text may be cut between.
+    """
+
+    name: str
+    fingerprint: str
+    tokenizers_version: str
+    backend: str
+    backends: tuple[str, ...]
+    stages: int
+    atoms: int
+    certificate: str
+    fallbacks: tuple[tuple[str, str], ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rows = [
+            ("tokenizer", self.name),
+            ("fingerprint", self.fingerprint),
+            ("reference", f"tokenizers {self.tokenizers_version}"),
+            ("backend", f"{self.backend} (of {', '.join(self.backends)})"),
+            (
+                "splitting",
+                f"{self.stages} stage(s) over {self.atoms} atoms" if self.atoms else "by the reference",
+            ),
+            ("certificate", self.certificate),
+        ]
+        rows += [("falls back", f"{part}: {reason}") for part, reason in self.fallbacks]
+        return "\n".join(f"{label:12} {value}" for label, value in rows)

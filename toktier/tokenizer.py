@@ -1,0 +1,645 @@
+"""The tokenizer that a caller holds: one artifact, all of its operations.
+
+The work is done elsewhere, in the order of the pipeline: :mod:`~toktier.front` finds added tokens and
+normalizes, a backend makes ids of the rest, :mod:`~toktier.postprocessing` truncates and adds special ids.
+What is decided here is which backend runs, in how many parts, and what happens when the caller is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import batching, offsets
+from .artifact import Artifact
+from .backends.base import Backend
+from .backends.numpy import NumpyBackend
+from .backends.python import PythonBackend
+from .backends.reference import Reference
+from .bpe.pieces import PieceEncoder
+from .bpe.tables import byte_alphabet
+from .compiled import Compiled, compiled
+from .cuts import SafeCuts
+from .decoding import Decoder, Ids, StreamDecoder, make_decoder
+from .errors import (
+    BackendUnsupportedError,
+    LoneSurrogateError,
+    OptionError,
+    SpecialTokenError,
+    TextTypeError,
+    UnknownBackendError,
+)
+from .explanation import Explanation
+from .front import Front
+from .patterns.charsets import engine_version
+from .pipeline import Normalizer, NormalizerSequence, UnicodeForm
+from .postprocessing import PostProcessor
+from .segments import NO_IDS, PreparedText
+
+if TYPE_CHECKING:
+    import tokenizers
+
+Special = Literal["encode", "text", "raise"]
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+BACKENDS = ("auto", "reference", "python", "numpy")
+
+#: ``auto`` takes the ``numpy`` backend for texts of at least this many characters.
+_LONG_TEXT = 6_000
+#: Characters that are encoded in one go; longer texts are cut at safe places.
+_BLOCK = 1 << 20
+#: A part of a text that is worth a thread, in characters.
+_PART = 1 << 18
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """Ids with the stretches of text that they stand for.
+
+    ``ids``: uint32 (n,).  ``offsets``: int64 (n, 2), start and stop in characters, as the reference reports
+    them.  ``byte_offsets``: the same stretches in bytes of the text's UTF-8.
+    """
+
+    ids: NDArray[np.uint32]
+    offsets: NDArray[np.int64]
+    byte_offsets: NDArray[np.int64]
+
+
+class Tokenizer:
+    """One tokenizer, immutable and safe to share between threads and across ``fork``.
+
+    Made by :func:`toktier.load`.  Every method that encodes takes, by keyword:
+
+    ``add_special_tokens``
+        Whether the post-processor's special ids (BOS and the like) are added; the reference's default, True.
+    ``special``
+        What becomes of special tokens that stand in the text: ``"encode"`` makes their ids of them, as the
+        reference does; ``"text"`` encodes them like any other text (the reference's ``encode_special_tokens``);
+        ``"raise"`` raises :class:`~toktier.errors.SpecialTokenError`.
+    ``backend``
+        Overrides the tokenizer's own for this call.
+    ``max_length``
+        Truncate to so many ids, as the reference does after ``enable_truncation(max_length)``.
+    ``threads``
+        At most so many threads for long texts and batches; as many as there are cores if None.
+
+    The ids are those of the reference whichever of its ways a text goes.
+    """
+
+    def __init__(self, artifact: Artifact, backend: str = "auto") -> None:
+        self._artifact = artifact
+        self._compiled: Compiled = compiled(artifact)
+        self._post = PostProcessor.from_pipeline(self._compiled.pipeline)
+        self._front = Front(self._compiled.pipeline, inert=self._compiled.inert)
+        self._reference = Reference(artifact, self._compiled.pipeline)
+        self._unsupported = self._compiled.reason or self._front.unsupported or self._post.unsupported
+        self._backends: dict[str, Backend] = {}
+        self._cuts: SafeCuts | None = None
+        engine = self._compiled.engine
+        if engine is not None and self._unsupported is None:
+            pieces = PieceEncoder(engine.pieces, self._reference_piece)
+            self._backends["python"] = PythonBackend(engine.split, pieces)
+            self._backends["numpy"] = NumpyBackend(engine.split, pieces)
+            self._cuts = SafeCuts(self._compiled.pipeline, engine.split, self._compiled.inert)
+        self.backend = backend
+        self._check_backend(backend)
+
+    # --- what it is -------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """What the artifact was loaded as; only for display."""
+        return self._artifact.name
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the ``tokenizer.json``, in hexadecimal."""
+        return self._artifact.fingerprint
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """The backends that can run this tokenizer, exactly."""
+        return ("reference", *self._backends)
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """One more than the greatest id, added tokens included."""
+        added = [token.id for token in self._compiled.pipeline.added_tokens]
+        return max(len(self._compiled.tokens.present), max(added, default=-1) + 1)
+
+    def reference(self) -> tokenizers.Tokenizer:
+        """The reference object of this artifact, made on first use.  Do not change its settings."""
+        return self._reference.plain
+
+    def explain(self) -> Explanation:
+        """Which backend runs what, where texts may be cut, and what falls back to the reference and why."""
+        engine = self._compiled.engine if self._backends else None
+        fallbacks = []
+        certificate = "none: the reference encodes every text whole"
+        if engine is None:
+            fallbacks.append(("everything", self._unsupported or ""))
+        else:
+            closes = engine.split.splitter.closes.reshape(engine.split.splitter.end + 1, -1)[:-1, :-1]
+            certificate = f"{int(closes.sum())} of {closes.size} pairs of atoms close"
+            if not self._gives_offsets:
+                why = "they are derived for byte-level models with no normalizer but a Unicode form"
+                fallbacks.append(("offsets", why))
+            if self._cuts is not None and self._cuts.unavailable:
+                certificate += f", but raw texts are not cut: {self._cuts.unavailable}"
+        return Explanation(
+            name=self.name,
+            fingerprint=self.fingerprint,
+            tokenizers_version=engine_version(),
+            backend=self.backend,
+            backends=self.backends,
+            stages=len(engine.split.splitter.stages) if engine else 0,
+            atoms=engine.split.splitter.end if engine else 0,
+            certificate=certificate,
+            fallbacks=tuple(fallbacks),
+        )
+
+    def __repr__(self) -> str:
+        return f"<toktier.Tokenizer {self.name} {self.fingerprint[:12]} backend={self.backend}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tokenizer, (self._artifact, self.backend)
+
+    # --- encoding -----------------------------------------------------------------
+
+    def encode(
+        self,
+        text: str,
+        add_special_tokens: bool = True,
+        *,
+        special: Special = "encode",
+        backend: str | None = None,
+        max_length: int | None = None,
+        threads: int | None = None,
+    ) -> list[int]:
+        """The ids of ``text``, equal to the reference's ``encode(text, add_special_tokens=…).ids``."""
+        ids = self.encode_to_numpy(
+            text,
+            add_special_tokens,
+            special=special,
+            backend=backend,
+            max_length=max_length,
+            threads=threads,
+        )
+        return ids.tolist()  # type: ignore[no-any-return]
+
+    def encode_to_numpy(
+        self,
+        text: str,
+        add_special_tokens: bool = True,
+        *,
+        special: Special = "encode",
+        backend: str | None = None,
+        max_length: int | None = None,
+        threads: int | None = None,
+    ) -> NDArray[np.uint32]:
+        """The same as a uint32 array, without a Python list in between."""
+        self._check(text, special)
+        if self._is_reference(backend):
+            with _own_errors(text):
+                return self._reference.ids(text, add_special_tokens, special, max_length)
+        room = self._post.room(add_special_tokens, max_length)
+        with _own_errors(text):
+            parts = list(self._parts(text, special, backend, room, threads))
+        ids = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else NO_IDS
+        return self._post.finish(ids, add_special_tokens, max_length)
+
+    def encode_batch(
+        self,
+        texts: Iterable[str],
+        add_special_tokens: bool = True,
+        *,
+        special: Special = "encode",
+        backend: str | None = None,
+        max_length: int | None = None,
+        threads: int | None = None,
+    ) -> list[list[int]]:
+        """The ids of each text, equal to the reference's ``encode_batch``."""
+        arrays = self.encode_batch_to_numpy(
+            texts,
+            add_special_tokens,
+            special=special,
+            backend=backend,
+            max_length=max_length,
+            threads=threads,
+        )
+        return [ids.tolist() for ids in arrays]
+
+    def encode_batch_to_numpy(
+        self,
+        texts: Iterable[str],
+        add_special_tokens: bool = True,
+        *,
+        special: Special = "encode",
+        backend: str | None = None,
+        max_length: int | None = None,
+        threads: int | None = None,
+    ) -> list[NDArray[np.uint32]]:
+        """The same as uint32 arrays."""
+        texts = list(texts)
+        for text in texts:
+            self._check(text, special)
+        if self._is_reference(backend):
+            with _own_errors(*texts):
+                return self._reference.batch(texts, add_special_tokens, special, max_length)
+        room = self._post.room(add_special_tokens, max_length)
+
+        def encode_group(group: Sequence[str]) -> list[NDArray[np.uint32]]:
+            return self._encode_group(group, special, backend, room)
+
+        groups = list(_groups(texts, _threads(threads)))
+        found = [ids for group in _map(encode_group, groups, threads) for ids in group]
+        return self._post.finish_batch(found, add_special_tokens, max_length)
+
+    def encode_with_offsets(
+        self,
+        text: str,
+        add_special_tokens: bool = True,
+        *,
+        special: Special = "encode",
+        backend: str | None = None,
+        max_length: int | None = None,
+    ) -> Encoding:
+        """Ids with offsets equal to the reference's, in characters and in bytes."""
+        self._check(text, special)
+        with _own_errors(text):
+            if self._is_reference(backend) or not self._gives_offsets:
+                ids, spans = self._reference.offsets(text, add_special_tokens, special, max_length)
+            else:
+                ids, spans = self._engine_offsets(text, add_special_tokens, special, backend, max_length)
+        return Encoding(ids, spans, offsets.utf8_spans(text, spans))
+
+    def count(
+        self,
+        text: str,
+        limit: int | None = None,
+        add_special_tokens: bool = True,
+        *,
+        special: Special = "encode",
+        backend: str | None = None,
+        threads: int | None = None,
+    ) -> int:
+        """How many ids ``text`` has; with ``limit``, ``limit + 1`` if there are more than ``limit``.
+
+        With a limit the text is read only as far as needed, wherever it can be cut at safe places.
+        """
+        self._check(text, special)
+        if limit is not None and limit < 0:
+            raise OptionError(f"limit must not be negative, but is {limit}")
+        extra = len(self._post.prefix) + len(self._post.suffix) if add_special_tokens else 0
+        room = self._post.room(add_special_tokens, None)
+        wanted = None if limit is None else max(0, limit - extra) + 1
+        if room is not None:
+            wanted = room if wanted is None else min(room, wanted)
+        total = 0
+        with _own_errors(text):
+            for part in self._parts(text, special, backend, wanted, threads):
+                total += len(part)
+        if room is not None:
+            total = min(total, room)
+        return total + extra if limit is None else min(total + extra, limit + 1)
+
+    def piece_starts(
+        self, text: str, *, special: Special = "encode", backend: str | None = None
+    ) -> tuple[str, NDArray[np.int64]]:
+        """The normalized text, and where in it the pre-tokenizer's pieces begin (in characters).
+
+        An added token counts as one piece.  For inspection and tests.
+        """
+        self._check(text, special)
+        if self._is_reference(backend):
+            raise BackendUnsupportedError(
+                "the reference shows no pieces; "
+                + (
+                    f"{self.name} has no other backend: {self._unsupported}"
+                    if self._unsupported
+                    else 'use backend="python" or "numpy"'
+                )
+            )
+        with _own_errors(text):
+            prepared = self._prepare(text, special)
+            return prepared.text, self._engine(text, backend).piece_starts(prepared)
+
+    # --- decoding -----------------------------------------------------------------
+
+    def decode(self, ids: Ids, skip_special_tokens: bool = True) -> str:
+        """The text of ids, equal to the reference's ``decode``; ids that nobody has are passed over."""
+        return self._decoder.decode(ids, skip_special_tokens)
+
+    def decode_batch(self, batch: Iterable[Ids], skip_special_tokens: bool = True) -> list[str]:
+        """The text of each sequence of ids."""
+        return self._decoder.decode_batch(batch, skip_special_tokens)
+
+    def decode_bytes(self, ids: Ids, skip_special_tokens: bool = False) -> bytes:
+        """The bytes of ids, exactly, where :meth:`decode` would have to write U+FFFD."""
+        return self._decoder.decode_bytes(ids, skip_special_tokens)
+
+    def stream_decoder(self, skip_special_tokens: bool = True) -> StreamDecoder:
+        """A decoder that takes ids one by one and never shows half a character."""
+        return self._decoder.stream(skip_special_tokens)
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        found = self._compiled
+        return make_decoder(
+            found.pipeline.decoder,
+            table=lambda: (found.tokens.blob, found.tokens.offsets),
+            tokens=lambda: _strings(found),
+            reference=self.reference,
+            added_tokens=found.pipeline.added_tokens,
+            normalize=None if found.pipeline.normalizer is None else self._front.normalizer.normalize,
+        )
+
+    # --- how a text is encoded --------------------------------------------------------
+
+    def _parts(
+        self, text: str, special: Special, backend: str | None, wanted: int | None, threads: int | None
+    ) -> Iterator[NDArray[np.uint32]]:
+        """The model's ids, part by part, from the left; stops once there are ``wanted`` of them."""
+        if wanted is None:
+            yield self._model_ids(text, special, backend, threads)
+            return
+        total, block, start = 0, max(1024, 6 * wanted), 0
+        while start < len(text) and total < wanted:
+            stop = self._cut(text, start, start + block)
+            part = self._model_ids(text[start:stop], special, backend, threads)
+            yield part
+            total, start, block = total + len(part), stop, 2 * block
+
+    def _cut(self, text: str, start: int, wanted: int) -> int:
+        """A safe place to cut near ``wanted``, after ``start``; the end of the text if there is none."""
+        while self._cuts is not None and wanted < len(text):
+            found = self._cuts.near(text, wanted, start, len(text))
+            if found is not None:
+                return found
+            wanted += max(_BLOCK, wanted - start)
+        return len(text)
+
+    def _model_ids(
+        self, text: str, special: Special, backend: str | None, threads: int | None
+    ) -> NDArray[np.uint32]:
+        workers = 1 if len(text) < 2 * _PART else min(_threads(threads), len(text) // _PART)
+        size = max(_PART, min(_BLOCK, -(-len(text) // workers)))
+        edges = [0]
+        while edges[-1] < len(text) and len(text) - edges[-1] > size + size // 4:
+            edges.append(self._cut(text, edges[-1], edges[-1] + size))
+        if edges[-1] < len(text):
+            edges.append(len(text))
+        parts = [text[start:stop] for start, stop in zip(edges, edges[1:], strict=False)]
+
+        def encode(part: str) -> NDArray[np.uint32]:
+            return self._engine(part, backend).encode(self._prepare(part, special))[0]
+
+        if len(parts) < 2:
+            return encode(text)
+        return np.concatenate(_map(encode, parts, workers))
+
+    def _encode_group(
+        self, texts: Sequence[str], special: Special, backend: str | None, wanted: int | None
+    ) -> list[NDArray[np.uint32]]:
+        """Short texts together, on the ``numpy`` backend, where they make a long one; others one by one."""
+        together = sum(map(len, texts))
+        chosen = self._check_backend(backend)
+        if (
+            wanted is None
+            and len(texts) > 1
+            and chosen != "python"
+            and (chosen == "numpy" or together >= _LONG_TEXT)
+        ):
+            prepared = []
+            for text in texts:
+                with _own_errors(text):
+                    prepared.append(self._prepare(text, special))
+                    text.encode("utf-8")
+            joined, seams = batching.join(prepared)
+            return batching.split(*self._backends["numpy"].encode(joined), seams)
+        found = []
+        for text in texts:
+            with _own_errors(text):
+                parts = list(self._parts(text, special, backend, wanted, 1))
+            found.append(np.concatenate(parts) if parts else NO_IDS)
+        return found
+
+    def _prepare(self, text: str, special: Special) -> PreparedText:
+        if special == "raise":
+            self._raise_special(text)
+        return self._front.prepare(text, skip_special=special == "text")
+
+    def _raise_special(self, text: str) -> None:
+        found = self._front.prepare(text)
+        kinds = {token.id: token for token in self._compiled.pipeline.added_tokens if token.special}
+        for start, id in zip(found.starts.tolist(), found.ids.tolist(), strict=True):
+            if id in kinds:
+                content = kinds[id].content
+                at = text.find(content) if not found.unchanged else text.find(content, start)
+                raise SpecialTokenError(
+                    f"the text contains the special token {content!r} at character {at}; pass "
+                    'special="encode" to make its id of it, or special="text" to encode it as plain text',
+                    content,
+                    at,
+                )
+
+    def _engine(self, text: str, backend: str | None) -> Backend:
+        """The engine of our own for a text; not to be asked where the reference runs."""
+        chosen = self._check_backend(backend)
+        if chosen == "auto":
+            chosen = "python" if len(text) < _LONG_TEXT else "numpy"
+        return self._backends[chosen]
+
+    def _is_reference(self, backend: str | None) -> bool:
+        return self._check_backend(backend) == "reference" or not self._backends
+
+    def _check_backend(self, backend: str | None) -> str:
+        chosen = self.backend if backend is None else backend
+        if chosen not in BACKENDS:
+            raise UnknownBackendError(
+                f"there is no backend {chosen!r}; the backends are {', '.join(BACKENDS)}"
+            )
+        if chosen not in ("auto", "reference") and not self._backends:
+            raise BackendUnsupportedError(
+                f"the {chosen} backend cannot run {self.name} exactly: {self._unsupported}; "
+                'use backend="auto" or "reference"'
+            )
+        return chosen
+
+    @staticmethod
+    def _check(text: object, special: object) -> None:
+        if not isinstance(text, str):
+            hint = "; decode it first: text.decode('utf-8')" if isinstance(text, bytes | bytearray) else ""
+            raise TextTypeError(f"the text must be a str, not {type(text).__name__}{hint}")
+        if special not in ("encode", "text", "raise"):
+            raise OptionError(f'special must be "encode", "text" or "raise", not {special!r}')
+
+    # --- offsets, and the reference's model for one piece ---------------------------------
+
+    @property
+    def _gives_offsets(self) -> bool:
+        engine = self._compiled.engine
+        return (
+            engine is not None and engine.byte_level and _form(self._compiled.pipeline.normalizer) is not None
+        )
+
+    def _engine_offsets(
+        self,
+        text: str,
+        add_special_tokens: bool,
+        special: Special,
+        backend: str | None,
+        max_length: int | None,
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        prepared = self._prepare(text, special)
+        ids, added = self._engine(text, backend).encode(prepared)
+        widths = np.zeros(self.vocab_size, np.int64)
+        token_widths = np.diff(self._compiled.tokens.offsets)
+        widths[: len(token_widths)] = token_widths
+        lengths = widths[ids]
+        spans = zip(prepared.starts.tolist(), prepared.stops.tolist(), strict=True)
+        lengths[added] = [len(prepared.text[start:stop].encode("utf-8")) for start, stop in spans]
+        positions = None
+        if not prepared.unchanged:
+            form = _form(self._compiled.pipeline.normalizer)
+            assert form
+            _, positions = offsets.original_positions(
+                text, form, self._front.given_spans(text, skip_special=special == "text")
+            )
+        result = offsets.reference_offsets(
+            text,
+            prepared,
+            lengths,
+            self._post,
+            add_special_tokens=add_special_tokens,
+            max_length=max_length,
+            positions=positions,
+        )
+        return self._post.finish(ids, add_special_tokens, max_length), result
+
+    def _reference_piece(self, piece: bytes) -> list[int]:
+        text = piece.decode("utf-8")
+        if self._compiled.alphabet:
+            shown = {byte: char for char, byte in byte_alphabet().items()}
+            text = "".join(shown[byte] for byte in piece)
+        return [token.id for token in self._reference.plain.model.tokenize(text)]
+
+
+def _form(normalizer: Normalizer | None) -> str | None:
+    """The one Unicode form that the normalizer is, "" if it does nothing, None if it is more."""
+    match normalizer:
+        case None:
+            return ""
+        case UnicodeForm(form):
+            return form
+        case NormalizerSequence(steps) if len(steps) < 2:
+            return _form(steps[0]) if steps else ""
+    return None
+
+
+def _strings(found: Compiled) -> list[str | None]:
+    """The model's vocabulary as strings by id; None where an id is not in use."""
+    tokens = found.tokens
+    blob = tokens.blob.tobytes()
+    shown = {byte: char for char, byte in byte_alphabet().items()}
+    strings: list[str | None] = []
+    for id, (start, stop) in enumerate(pairwise(tokens.offsets.tolist())):
+        if not tokens.present[id]:
+            strings.append(None)
+        elif tokens.in_alphabet[id]:
+            strings.append("".join(shown[byte] for byte in blob[start:stop]))
+        else:
+            strings.append(blob[start:stop].decode("utf-8"))
+    return strings
+
+
+@contextmanager
+def _own_errors(*texts: str) -> Iterator[None]:
+    """Turn what a lone surrogate makes any stage raise into an error that names it."""
+    try:
+        yield
+    except (UnicodeEncodeError, TypeError):
+        for number, text in enumerate(texts):
+            found = _SURROGATE.search(text)
+            if found is not None:
+                where = f" of text number {number}" if len(texts) > 1 else ""
+                raise LoneSurrogateError(
+                    f"the character at index {found.start()}{where} is the lone surrogate "
+                    f"U+{ord(found.group()):04X}, which no UTF-8 text can contain; replace it first, for example "
+                    "with text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')",
+                    found.start(),
+                ) from None
+        raise
+
+
+# --- parts and threads --------------------------------------------------------------
+
+
+def _threads(wanted: int | None) -> int:
+    if wanted is None:
+        return usable_cores()
+    if wanted < 1:
+        raise OptionError(f"threads must be at least 1, but is {wanted}")
+    return wanted
+
+
+def usable_cores() -> int:
+    """The cores that this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS and Windows
+        return os.cpu_count() or 1
+
+
+def _groups(texts: Sequence[str], threads: int) -> Iterator[list[str]]:
+    """Consecutive texts that are worth one call together."""
+    size = max(_PART, min(_BLOCK, sum(map(len, texts)) // threads))
+    group: list[str] = []
+    length = 0
+    for text in texts:
+        if group and length + len(text) > size:
+            yield group
+            group, length = [], 0
+        group.append(text)
+        length += len(text)
+    if group:
+        yield group
+
+
+def _map(function: Callable[[Part], Result], parts: Sequence[Part], threads: int | None) -> list[Result]:
+    """``function`` of each part, on several threads if there are several of both."""
+    workers = min(_threads(threads), len(parts))
+    if workers < 2:
+        return [function(part) for part in parts]
+    # A pool for this call alone: one that lives on would not survive a fork.
+    with ThreadPoolExecutor(workers, thread_name_prefix="toktier") as pool:
+        return list(pool.map(function, parts))
+
+
+# --- instances ------------------------------------------------------------------------
+
+_KEPT = 8
+_instances: OrderedDict[str, Tokenizer] = OrderedDict()
+
+
+def instance(artifact: Artifact) -> Tokenizer:
+    """The tokenizer of an artifact, with the ``auto`` backend; the last few are kept, by fingerprint."""
+    found = _instances.get(artifact.fingerprint)
+    if found is None:
+        found = _instances[artifact.fingerprint] = Tokenizer(artifact)
+        while len(_instances) > _KEPT:
+            _instances.popitem(last=False)
+    return found
