@@ -1,0 +1,49 @@
+"""A byte-level tokenizer small enough to be built for every example of a property test."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from toktier.bpe.tables import byte_alphabet
+
+CHAR_OF = {byte: char for char, byte in byte_alphabet().items()}
+MERGES = [("Ġ", "Ġ"), ("ĠĠ", "ĠĠ"), ("Ġ", "a"), ("a", "b"), ("b", "Ġ"), ("Ã", "©"), ("Ġ", "â"), ("Ġa", "Ġ")]
+
+
+def vocabulary() -> dict[str, int]:
+    """All 256 bytes, byte b having id b, then the results of the merges."""
+    vocab = {CHAR_OF[byte]: byte for byte in range(256)}
+    for left, right in MERGES:
+        vocab.setdefault(left + right, len(vocab))
+    return vocab
+
+
+def document(**parts: Any) -> dict[str, Any]:
+    """A ``tokenizer.json``, decoded; ``parts`` replace its members."""
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+    plain: dict[str, Any] = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": byte_level,
+        "post_processor": None,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": vocabulary(), "merges": [list(pair) for pair in MERGES]},
+    }
+    return plain | parts
+
+
+def build(parts: dict[str, Any]) -> Tokenizer:
+    """The reference made from a decoded ``tokenizer.json``."""
+    return Tokenizer.from_str(json.dumps(parts))
+
+
+def added(content: str, token_id: int, *flags: str) -> dict[str, Any]:
+    """An entry of ``added_tokens`` with the named flags on."""
+    names = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    return {"id": token_id, "content": content} | {name: name in flags for name in names}
