@@ -21,7 +21,7 @@ from .added_tokens import as_loaded
 from .artifact import Artifact
 from .bpe import hashing, tables
 from .bpe.batch import merge_words
-from .bpe.hashing import ABSENT, HashTable
+from .bpe.hashing import ABSENT, KeyTable, PairTable
 from .bpe.pieces import PieceTables, whole_long_tokens
 from .bpe.symbols import FirstSymbols, certified_starts
 from .bpe.tables import Merges, TokenBytes
@@ -38,7 +38,7 @@ from .pipeline import BPE, Normalizer, NormalizerSequence, Pipeline, UnicodeForm
 from .plan import Plan, make_plan
 
 #: Raise it whenever the meaning of what is stored changes.
-_FORMAT = 1
+_FORMAT = 4
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
@@ -262,17 +262,15 @@ def _hash_tables(header: _Header, arrays: _Arrays) -> _Arrays:
     """The parts of a bundle that are large and quick to rebuild, so that they need not ship."""
     if header["reason"] is not None:
         return {}
-    key = (arrays["left"].astype(np.uint64) << np.uint64(32)) | arrays["right"]
-    pairs = hashing.build(key, None, np.arange(len(key), dtype=np.uint32))
-    whole = tables.piece_table(_tokens(arrays), arrays["usable"])
-    assert whole.high is not None
-    header["probes"] = [pairs.probes, whole.probes]
+    tokens = _tokens(arrays)
+    pairs = hashing.pair_table(arrays["left"], arrays["right"], len(tokens.present))
+    whole = tables.piece_table(tokens, arrays["usable"])
+    header["tables"] = [pairs.id_bits, pairs.rank_bits, pairs.probes, whole.probes]
     return {
-        "pairs low": pairs.low,
-        "pairs value": pairs.value,
+        "pairs": pairs.entries,
         "whole low": whole.low,
         "whole high": whole.high,
-        "whole value": whole.value,
+        "whole ids": whole.ids,
     }
 
 
@@ -315,9 +313,9 @@ def _split(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Spl
 
 
 def _pieces(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], tokens: TokenBytes) -> PieceTables:
-    pair_probes, whole_probes = header["probes"]
-    pairs = HashTable(arrays["pairs low"], None, arrays["pairs value"], pair_probes)
-    whole = HashTable(arrays["whole low"], arrays["whole high"], arrays["whole value"], whole_probes)
+    id_bits, rank_bits, pair_probes, whole_probes = header["tables"]
+    pairs = PairTable(arrays["pairs"], id_bits, rank_bits, pair_probes)
+    whole = KeyTable(arrays["whole low"], arrays["whole high"], arrays["whole ids"], whole_probes)
     return PieceTables(
         Merges(arrays["left"], arrays["right"], arrays["result"], pairs),
         FirstSymbols(arrays["of_byte"], arrays["of_character"], not header["byte_level"]),

@@ -67,6 +67,11 @@ class Front:
             found = _merge(found, seen)
         return PreparedText(normal, found.starts, found.stops, found.ids, normal is text)
 
+    def given_spans(self, text: str, *, skip_special: bool = False) -> NDArray[np.int64]:
+        """Start and stop, shape (k, 2), of the added tokens that are matched before normalizing."""
+        found = self._given.find(text, skip_special=skip_special)
+        return np.column_stack((found.starts, found.stops))
+
     def _normalize(self, text: str, found: Matches) -> tuple[str, Matches]:
         """Normalize the stretches between the matches, and move the matches along."""
         if not len(found.starts) or self.normalizer.is_substitution:

@@ -31,7 +31,7 @@ def merge_words(
     if count == 0:
         return symbols, np.empty(0, np.int64)
     # One cell more than symbols: a neighbour that is not there, with which no rule exists.
-    symbol = np.append(symbols, ABSENT)
+    symbol = np.append(symbols, np.uint32(merges.table.nothing))
     following = np.arange(1, count + 2)
     following[starts[1:] - 1] = count
     following[count] = count
@@ -70,5 +70,5 @@ def _pairs(
     symbol: NDArray[np.uint32], following: NDArray[np.int64], at: NDArray[np.int64], merges: Merges
 ) -> NDArray[np.uint64]:
     """Rank and position of the pairs that begin at ``at``."""
-    ranks = merges.ranks(symbol[at], symbol[following[at]]).astype(np.uint64)
+    ranks = merges.table.find(symbol[at], symbol[following[at]]).astype(np.uint64)
     return (ranks << _SHIFT) | at.view(np.uint64)

@@ -1,6 +1,7 @@
-"""Exact look-up of 64-bit keys, many at a time: open addressing over numpy arrays.
+"""Exact look-up of many keys at once: open addressing over numpy arrays.
 
-Keys are compared in full, so a collision costs a probe and never an answer.
+Keys are compared in full, so a collision costs a probe and never an answer.  A look-up is one gather per
+probe: what decides and what is wanted stand side by side.
 """
 
 from __future__ import annotations
@@ -10,82 +11,153 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-#: What :meth:`HashTable.find` returns for a key that is not there.
+from ..errors import ArtifactError
+
+#: What look-ups return for a key that is not there.
 ABSENT = np.uint32(0xFFFFFFFF)
 
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+#: Odd, from the golden ratio; multiplying by it and keeping the top bits spreads keys (Knuth, volume 3, 6.4).
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SECOND = np.uint64(0xC2B2AE3D27D4EB4F)
+_EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 
-Keys = NDArray[np.uint64]
+Words = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
-class HashTable:
-    """``low`` and ``high`` (or None, where keys are 64 bits): uint64 of a power-of-two length.
+class PairTable:
+    """Ranks of pairs of ids.
 
-    ``value``: uint32, :data:`ABSENT` in empty slots.  ``probes``: the most slots a look-up reads.
+    ``entries``: uint64 of a power-of-two length.  An entry is left id, right id and rank, ``id_bits``,
+    ``id_bits`` and ``rank_bits`` wide, or all ones if it is empty.  ``probes``: the most a look-up reads.
     """
 
-    low: Keys
-    high: Keys | None
-    value: NDArray[np.uint32]
+    entries: Words
+    id_bits: int
+    rank_bits: int
     probes: int
 
-    def find(self, low: Keys, high: Keys | None = None) -> NDArray[np.uint32]:
-        """The values of keys, uint32 of the shape of ``low``; :data:`ABSENT` for keys not in the table."""
-        slot = _slots(low, high, len(self.value))
-        found = self.value.take(slot, mode="clip")
-        equal = self.low.take(slot, mode="clip") == low
-        if self.high is not None and high is not None:
-            equal &= self.high.take(slot, mode="clip") == high
-        # a key sits in the first slot of its run that was free: an empty slot ends the search
-        pending = np.flatnonzero(~equal & (found != ABSENT))
-        mask = len(self.value) - 1
-        for distance in range(1, self.probes):
+    def find(self, left: NDArray[np.uint32], right: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """Ranks, uint32; :data:`ABSENT` for pairs that no rule merges.  Ids may be :attr:`nothing`."""
+        key = (left.astype(np.uint64) << np.uint64(self.id_bits)) | right
+        slot = self.slots(key)
+        entry = self.entries.take(slot, mode="clip")
+        rank_bits = np.uint64(self.rank_bits)
+        differs = (entry >> rank_bits) != key
+        ranks = (entry & np.uint64((1 << self.rank_bits) - 1)).astype(np.uint32)
+        ranks[differs] = ABSENT
+        # a key sits in the first slot of its run that was free, so an empty slot ends the search
+        pending = np.flatnonzero(differs & (entry != _EMPTY))
+        slot, key = slot[pending], key[pending]
+        for _ in range(1, self.probes):
             if len(pending) == 0:
                 break
-            slot_now = (slot[pending] + distance) & mask
-            value = self.value[slot_now]
-            same = self.low[slot_now] == low[pending]
-            if self.high is not None and high is not None:
-                same &= self.high[slot_now] == high[pending]
-            found[pending] = value
-            equal[pending] = same
-            pending = pending[~same & (value != ABSENT)]
-        found[~equal] = ABSENT
-        return found
+            slot = (slot + 1) & (len(self.entries) - 1)
+            entry = self.entries[slot]
+            same = (entry >> rank_bits) == key
+            ranks[pending[same]] = entry[same] & np.uint64((1 << self.rank_bits) - 1)
+            more = np.flatnonzero(~same & (entry != _EMPTY))
+            pending, slot, key = pending[more], slot[more], key[more]
+        return ranks
+
+    @property
+    def nothing(self) -> int:
+        """A number that is no id, for a neighbour that is not there."""
+        return (1 << self.id_bits) - 1
+
+    def slots(self, key: Words) -> NDArray[np.int64]:
+        mixed = key * MULTIPLIER
+        mixed >>= np.uint64(64 - (len(self.entries).bit_length() - 1))
+        return mixed.view(np.int64)
 
 
-def _slots(low: Keys, high: Keys | None, size: int) -> NDArray[np.int64]:
-    mixed = low * _MULTIPLIER
-    if high is not None:
-        mixed ^= high * _SECOND
-        mixed ^= mixed >> np.uint64(29)
-        mixed *= _MULTIPLIER
+def pair_table(left: NDArray[np.uint32], right: NDArray[np.uint32], size: int) -> PairTable:
+    """A table of distinct pairs of ids below ``size``; a pair's rank is its index."""
+    id_bits, rank_bits = size.bit_length(), len(left).bit_length()
+    if 2 * id_bits + rank_bits > 63:  # a key must never look like an empty entry
+        raise ArtifactError(f"a vocabulary of {size} ids with {len(left)} merges is too large")
+    empty = np.full(_table_size(len(left)), _EMPTY)
+    table = PairTable(empty, id_bits, rank_bits, 0)
+    key = (left.astype(np.uint64) << np.uint64(id_bits)) | right
+    slot, probes = _place(table.slots(key), len(empty))
+    empty[slot] = (key << np.uint64(rank_bits)) | np.arange(len(key), dtype=np.uint64)
+    return PairTable(empty, id_bits, rank_bits, probes)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTable:
+    """Ids of 128-bit keys.
+
+    ``low``, ``high``: uint64 of a power-of-two length, the halves of the keys; ``ids``: uint32,
+    :data:`ABSENT` in empty slots.  ``probes``: the most slots a look-up reads.
+    """
+
+    low: Words
+    high: Words
+    ids: NDArray[np.uint32]
+    probes: int
+
+    def find(self, low: Words, high: Words) -> NDArray[np.uint32]:
+        """Ids, uint32; :data:`ABSENT` for keys that are not there."""
+        slot = _slots_of_halves(low, high, len(self.ids))
+        ids = self.ids.take(slot, mode="clip")
+        differs = self.low.take(slot, mode="clip") != low
+        differs |= self.high.take(slot, mode="clip") != high
+        pending = np.flatnonzero(differs)
+        occupied = ids[pending] != ABSENT
+        ids[pending] = ABSENT
+        pending = pending[occupied]
+        slot, low, high = slot[pending], low[pending], high[pending]
+        for _ in range(1, self.probes):
+            if len(pending) == 0:
+                break
+            slot = (slot + 1) & (len(self.ids) - 1)
+            here = self.ids[slot]
+            same = (self.low[slot] == low) & (self.high[slot] == high)
+            ids[pending[same]] = here[same]
+            more = np.flatnonzero(~same & (here != ABSENT))
+            pending, slot, low, high = pending[more], slot[more], low[more], high[more]
+        return ids
+
+
+def key_table(low: Words, high: Words, ids: NDArray[np.uint32]) -> KeyTable:
+    """A table of distinct keys, the frequent ones first."""
+    size = _table_size(len(low))
+    slot, probes = _place(_slots_of_halves(low, high, size), size)
+    table = KeyTable(np.zeros(size, np.uint64), np.zeros(size, np.uint64), np.full(size, ABSENT), probes)
+    table.low[slot], table.high[slot], table.ids[slot] = low, high, ids
+    return table
+
+
+def _slots_of_halves(low: Words, high: Words, size: int) -> NDArray[np.int64]:
+    mixed = low * MULTIPLIER
+    mixed ^= high * _SECOND
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= MULTIPLIER
     mixed >>= np.uint64(64 - (size.bit_length() - 1))
     return mixed.view(np.int64)
 
 
-def build(low: Keys, high: Keys | None, value: NDArray[np.uint32]) -> HashTable:
-    """A table of distinct keys, at most half full."""
-    size = 1 << max(4, (2 * len(low)).bit_length())
-    table_low = np.zeros(size, np.uint64)
-    table_high = None if high is None else np.zeros(size, np.uint64)
-    table_value = np.full(size, ABSENT, np.uint32)
+def _table_size(count: int) -> int:
+    """A power of two of which ``count`` fills a quarter to a half."""
+    return int(max(16, 1 << (2 * count).bit_length()))
+
+
+def _place(slot: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], int]:
+    """Where keys go that hash to ``slot``: each to the first free slot from there on.
+
+    Of several keys for a slot the first gets it.  Keys come with the frequent ones first (low ids, low ranks),
+    so most look-ups end at their first probe.
+    """
     owner = np.full(size, -1, np.int64)
-    slot = _slots(low, high, size).copy()
-    pending = np.arange(len(low))
+    slot = slot.copy()
+    pending = np.arange(len(slot))
     probes = 1
     while True:
         free = pending[owner[slot[pending]] < 0]
-        owner[slot[free]] = free  # of several candidates for a slot one wins
+        owner[slot[free[::-1]]] = free[::-1]  # the last to be written stays
         pending = pending[owner[slot[pending]] != pending]
         if len(pending) == 0:
-            break
+            return slot, probes
         slot[pending] = (slot[pending] + 1) & (size - 1)
         probes += 1
-    table_low[slot] = low
-    if table_high is not None and high is not None:
-        table_high[slot] = high
-    table_value[slot] = value
-    return HashTable(table_low, table_high, table_value, probes)

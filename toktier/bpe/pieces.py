@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .batch import merge_words
-from .hashing import ABSENT, HashTable
+from .hashing import ABSENT, KeyTable
 from .symbols import FirstSymbols
 from .tables import PADDING, SHORT, Merges, TokenBytes, short_keys
 from .windows import merge_long
@@ -36,7 +36,7 @@ class PieceTables:
 
     merges: Merges
     first: FirstSymbols
-    whole: HashTable
+    whole: KeyTable
     whole_long: dict[bytes, int]
 
 
@@ -81,8 +81,8 @@ class PieceEncoder:
         self._budget = budget
         self._memo = _Memo()
         self._lock = threading.Lock()
-        self._ranks = PairRanks(tables.merges)
-        self._results = memoryview(tables.merges.result)
+        self._ranks = PairRanks(tables.merges.table)
+        self._results = memoryview(tables.merges.result)  # type: ignore[arg-type]  # arrays are buffers
 
     def encode(self, pieces: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """The ids of non-empty pieces in a row, uint32, and how many each piece has, int64."""

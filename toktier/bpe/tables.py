@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArtifactError
 from . import hashing
-from .hashing import ABSENT, HashTable
+from .hashing import KeyTable, PairTable
 
 #: The longest piece, in bytes, that is looked up by two 64-bit words (the top byte is its length).
 SHORT = 15
@@ -72,17 +72,13 @@ class Merges:
     """The merge rules, in order of rank.
 
     ``left``, ``right``, ``result``: uint32 of shape (rules,), the index is the rank.
-    ``table`` finds the rank of a pair of ids, the key being ``left << 32 | right``.
+    ``table`` finds the rank of a pair of ids.
     """
 
     left: NDArray[np.uint32]
     right: NDArray[np.uint32]
     result: NDArray[np.uint32]
-    table: HashTable
-
-    def ranks(self, left: NDArray[np.uint32], right: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """The ranks of pairs, :data:`~toktier.bpe.hashing.ABSENT` where there is no rule."""
-        return self.table.find((left.astype(np.uint64) << np.uint64(32)) | right)
+    table: PairTable
 
 
 def merges(model: Mapping[str, Any]) -> Merges:
@@ -112,7 +108,7 @@ def merges(model: Mapping[str, Any]) -> Merges:
         kept = np.sort(len(key) - 1 - last_from_end)
         columns = [column[kept] for column in columns]
         key = key[kept]
-    table = hashing.build(key, None, np.arange(len(key), dtype=np.uint32))
+    table = hashing.pair_table(columns[0], columns[1], max(vocabulary.values(), default=0) + 1)
     return Merges(columns[0], columns[1], columns[2], table)
 
 
@@ -131,33 +127,18 @@ def short_keys(
 
     ``buffer`` must have :data:`PADDING` bytes after the last piece; what they hold does not matter.
     """
-    words = np.ndarray((len(buffer) - 7,), "<u8", buffer=buffer, strides=(1,))
-    low = words.take(starts)
-    low &= _LENGTH_MASKS.take(lengths)
-    high = words.take(starts + 8)
-    high &= _HIGH_MASKS.take(lengths)
+    both = np.ndarray((len(buffer) - 15,), "V16", buffer=buffer, strides=(1,))
+    words = both[starts].view("<u8").reshape(-1, 2)
+    low = words[:, 0] & _LENGTH_MASKS.take(lengths)
+    high = words[:, 1] & _HIGH_MASKS.take(lengths)
     high |= _HIGH_LENGTHS.take(lengths)
     return low, high
 
 
-def piece_table(tokens: TokenBytes, usable: NDArray[np.bool_]) -> HashTable:
+def piece_table(tokens: TokenBytes, usable: NDArray[np.bool_]) -> KeyTable:
     """A table from the keys of whole pieces to ids, for the tokens marked ``usable`` that are short enough."""
     lengths = np.diff(tokens.offsets)
     ids = np.flatnonzero(usable & (lengths > 0) & (lengths <= SHORT))
     padded = np.concatenate((tokens.blob, np.zeros(PADDING, np.uint8)))
     low, high = short_keys(padded, tokens.offsets[:-1][ids], lengths[ids])
-    return hashing.build(low, high, ids.astype(np.uint32))
-
-
-__all__ = [
-    "ABSENT",
-    "PADDING",
-    "SHORT",
-    "Merges",
-    "TokenBytes",
-    "byte_alphabet",
-    "merges",
-    "piece_table",
-    "short_keys",
-    "token_bytes",
-]
+    return hashing.key_table(low, high, ids.astype(np.uint32))

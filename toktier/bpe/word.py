@@ -2,55 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
-from .hashing import _MULTIPLIER, ABSENT
-from .tables import Merges
+from .hashing import ABSENT, MULTIPLIER, PairTable
 
-_NO_RULE = int(ABSENT)
-_MASK = (1 << 64) - 1
+NO_RULE = int(ABSENT)
+_ALL_ONES = (1 << 64) - 1
 
 
 class PairRanks(dict[int, int]):
-    """Ranks of pairs seen so far, by ``left << 32 | right``; asks the table about new ones.
+    """Ranks of pairs seen so far, by the pair's key in the table; asks the table about new ones.
 
     Bounded: it is emptied when it holds ``limit`` pairs.
     """
 
-    def __init__(self, merges: Merges, limit: int = 1 << 18) -> None:
+    def __init__(self, table: PairTable, limit: int = 1 << 18) -> None:
         super().__init__()
-        self._keys = memoryview(merges.table.low)
-        self._ranks = memoryview(merges.table.value)
-        self._shift = 64 - (len(self._ranks).bit_length() - 1)
+        self.shift = table.id_bits
+        self._entries = memoryview(table.entries)  # type: ignore[arg-type]  # numpy arrays are buffers
+        self._rank_bits = table.rank_bits
+        self._down = 64 - (len(table.entries).bit_length() - 1)
         self._limit = limit
 
-    def __missing__(self, pair: int) -> int:
-        slot = (pair * int(_MULTIPLIER) & _MASK) >> self._shift
-        mask = len(self._ranks) - 1
-        while (rank := self._ranks[slot]) != _NO_RULE and self._keys[slot] != pair:
+    def __missing__(self, key: int) -> int:
+        slot = (key * int(MULTIPLIER) & _ALL_ONES) >> self._down
+        mask = len(self._entries) - 1
+        while (entry := self._entries[slot]) != _ALL_ONES and entry >> self._rank_bits != key:
             slot = (slot + 1) & mask
+        rank = NO_RULE if entry == _ALL_ONES else entry & ((1 << self._rank_bits) - 1)
         if len(self) >= self._limit:
             self.clear()
-        self[pair] = rank
+        self[key] = rank
         return rank
 
 
-def merge_word(symbols: list[int], ranks: PairRanks, results: memoryview) -> list[int]:
+def merge_word(symbols: list[int], ranks: PairRanks, results: Sequence[int]) -> list[int]:
     """Merge until no rule applies: each time the leftmost pair of least rank.
 
     ``results[rank]`` is the id that the rule makes.  Quadratic in the word's length, so meant for words of at
     most a few dozen symbols.
     """
-    pairs = [ranks[a << 32 | b] for a, b in pairwise(symbols)]
+    shift = ranks.shift
+    pairs = [ranks[a << shift | b] for a, b in pairwise(symbols)]
     while pairs:
         rank = min(pairs)
-        if rank == _NO_RULE:
+        if rank == NO_RULE:
             break
         at = pairs.index(rank)
         symbols[at : at + 2] = [results[rank]]
         if at + 1 < len(pairs):
-            pairs[at + 1] = ranks[symbols[at] << 32 | symbols[at + 1]]
+            pairs[at + 1] = ranks[symbols[at] << shift | symbols[at + 1]]
         if at > 0:
-            pairs[at - 1] = ranks[symbols[at - 1] << 32 | symbols[at]]
+            pairs[at - 1] = ranks[symbols[at - 1] << shift | symbols[at]]
         del pairs[at]
     return symbols
