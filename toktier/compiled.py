@@ -23,7 +23,7 @@ from .bpe import hashing, tables
 from .bpe.batch import merge_words
 from .bpe.hashing import ABSENT, KeyTable, PairTable
 from .bpe.pieces import PieceTables, whole_long_tokens
-from .bpe.symbols import FirstSymbols, certified_starts
+from .bpe.symbols import FirstSymbols, Neighbours, certified_starts
 from .bpe.tables import Merges, TokenBytes
 from .decoding import is_byte_level
 from .errors import ArtifactError, UnsupportedPatternError
@@ -38,7 +38,7 @@ from .pipeline import BPE, Normalizer, NormalizerSequence, Pipeline, UnicodeForm
 from .plan import Plan, make_plan
 
 #: Raise it whenever the meaning of what is stored changes.
-_FORMAT = 4
+_FORMAT = 5
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
@@ -207,7 +207,9 @@ def _derive_model(
         return "the vocabulary lacks some bytes"
     merges = tables.merges(model)
     if plan.byte_level:
-        of_character = certified_starts(tokens, merges, of_byte)
+        of_character, neighbours = certified_starts(tokens, merges, of_byte)
+        arrays["certified row"] = neighbours.row
+        arrays["certified before"], arrays["certified after"] = neighbours.before, neighbours.after
     else:
         of_character = np.full(0x110000, ABSENT, np.uint32)
         for token, id in vocabulary.items():
@@ -240,15 +242,13 @@ def _made_by_merging(
     ids = np.flatnonzero(usable & (lengths > 0))
     ids = ids[np.argsort(lengths[ids], kind="stable")]
     for batch in np.array_split(ids, max(1, len(ids) // 8192)):
-        text = b"".join(
-            tokens.blob[tokens.offsets[i] : tokens.offsets[i + 1]].tobytes() for i in batch.tolist()
-        )
+        text = b"".join(tokens.blob[tokens.offsets[i] : tokens.offsets[i + 1]].tobytes() for i in batch.tolist())
         starts = np.cumsum(lengths[batch]) - lengths[batch]
         data = np.frombuffer(text, np.uint8)
         if byte_level:  # a token may end inside a character: from bytes
             symbols = of_byte.take(data)
         else:
-            symbols, starts = FirstSymbols(of_byte, of_character, True).of(data, starts)
+            symbols, starts = FirstSymbols(of_byte, of_character, None).of(data, starts)
         merged, first = merge_words(symbols, starts, merges)
         bounds = np.append(np.searchsorted(first, starts), len(first))
         made[batch] = (np.diff(bounds) == 1) & (merged[bounds[:-1]] == batch)
@@ -316,9 +316,12 @@ def _pieces(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], token
     id_bits, rank_bits, pair_probes, whole_probes = header["tables"]
     pairs = PairTable(arrays["pairs"], id_bits, rank_bits, pair_probes)
     whole = KeyTable(arrays["whole low"], arrays["whole high"], arrays["whole ids"], whole_probes)
+    neighbours = None
+    if header["byte_level"]:
+        neighbours = Neighbours(arrays["certified row"], arrays["certified before"], arrays["certified after"])
     return PieceTables(
         Merges(arrays["left"], arrays["right"], arrays["result"], pairs),
-        FirstSymbols(arrays["of_byte"], arrays["of_character"], not header["byte_level"]),
+        FirstSymbols(arrays["of_byte"], arrays["of_character"], neighbours),
         whole,
         whole_long_tokens(tokens, arrays["usable"]),
     )

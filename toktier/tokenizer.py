@@ -402,7 +402,7 @@ class Tokenizer:
             edges.append(self._cut(text, edges[-1], edges[-1] + size))
         if edges[-1] < len(text):
             edges.append(len(text))
-        parts = [text[start:stop] for start, stop in zip(edges, edges[1:], strict=False)]
+        parts = [text[start:stop] for start, stop in pairwise(edges)]
 
         def encode(part: str) -> NDArray[np.uint32]:
             return self._engine(part, backend).encode(self._prepare(part, special))[0]

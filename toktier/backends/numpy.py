@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bpe.hashing import ABSENT
-from ..bpe.pieces import PieceEncoder, ranges
+from ..bpe.memo import Memo, ranges
+from ..bpe.pieces import PieceEncoder
 from ..bpe.tables import PADDING
 from ..compiled import Split
 from ..segments import NO_IDS, NO_POSITIONS, PreparedText
@@ -35,6 +36,7 @@ class NumpyBackend:
     def __init__(self, split: Split, pieces: PieceEncoder) -> None:
         self._split = split
         self._pieces = pieces
+        self._memo: Memo[bytes] = Memo(pieces.encode)
         self._ascii_atoms = split.atom_of[:256].tobytes()
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
@@ -54,7 +56,7 @@ class NumpyBackend:
         missing = np.flatnonzero(ids == ABSENT)
         if len(missing):
             spans = zip(starts[missing].tolist(), (starts + lengths)[missing].tolist(), strict=True)
-            fresh, counts = self._pieces.encode([encoded.data[start:stop] for start, stop in spans])
+            fresh, counts = self._memo.encode([encoded.data[start:stop] for start, stop in spans])
             ids = _replace(ids, missing, fresh, counts)
             if len(added):
                 grown = np.concatenate(([0], np.cumsum(counts - 1)))

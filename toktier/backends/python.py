@@ -12,14 +12,10 @@ from itertools import chain, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bpe.memo import Memo
 from ..bpe.pieces import PieceEncoder
 from ..compiled import Split
-from ..segments import NO_POSITIONS, PreparedText
-
-#: Pieces longer than this are not remembered.
-_LONGEST_REMEMBERED = 128
-#: What the memo may hold, in entries of a few hundred bytes each.
-_MOST_REMEMBERED = 1 << 17
+from ..segments import NO_IDS, NO_POSITIONS, PreparedText
 
 
 class PythonBackend:
@@ -29,20 +25,23 @@ class PythonBackend:
 
     def __init__(self, split: Split, pieces: PieceEncoder) -> None:
         self._split = split
-        self._pieces = pieces
-        self._memo: dict[str, tuple[int, ...]] = {}
+        self._memo: Memo[str] = Memo(lambda unknown: pieces.encode([piece.encode("utf-8") for piece in unknown]))
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         if not len(text.starts):
-            return np.array(self._encode_plain(text.text), np.uint32), NO_POSITIONS
-        ids: list[int] = []
-        added: list[int] = []
+            pieces = self.split(text.text)
+            return (self._memo.encode(pieces)[0] if pieces else NO_IDS), NO_POSITIONS
+        parts, added, length = [], [], 0
         for segment, id in self._segments(text):
-            ids += self._encode_plain(segment)
+            pieces = self.split(segment)
+            if pieces:
+                parts.append(self._memo.encode(pieces)[0])
+                length += len(parts[-1])
             if id is not None:
-                added.append(len(ids))
-                ids.append(id)
-        return np.array(ids, np.uint32), np.array(added, np.int64)
+                parts.append(np.array([id], np.uint32))
+                added.append(length)
+                length += 1
+        return np.concatenate(parts), np.array(added, np.int64)
 
     def piece_starts(self, text: PreparedText) -> NDArray[np.int64]:
         lengths: list[int] = []
@@ -75,22 +74,3 @@ class PythonBackend:
             classes = list(chain.from_iterable(map(atom_pattern.findall, classes)))
         ends = np.cumsum([0, *map(len, classes)]).tolist()
         return [segment[start:stop] for start, stop in pairwise(ends)]
-
-    def _encode_plain(self, segment: str) -> list[int]:
-        pieces = self.split(segment)
-        ids = list(map(self._memo.get, pieces))
-        if None in ids:
-            unknown = list(dict.fromkeys(p for p, known in zip(pieces, ids, strict=True) if known is None))
-            fresh = self._encode_unknown(unknown)
-            ids = [fresh[p] if known is None else known for p, known in zip(pieces, ids, strict=True)]
-        return list(chain.from_iterable(ids))  # type: ignore[arg-type]
-
-    def _encode_unknown(self, pieces: list[str]) -> dict[str, tuple[int, ...]]:
-        flat, counts = self._pieces.encode_afresh([piece.encode("utf-8") for piece in pieces])
-        ids = flat.tolist()
-        ends = np.cumsum(counts).tolist()
-        fresh = {p: tuple(ids[a:b]) for p, (a, b) in zip(pieces, pairwise([0, *ends]), strict=True)}
-        if len(self._memo) + len(fresh) > _MOST_REMEMBERED:
-            self._memo = {}
-        self._memo.update((p, found) for p, found in fresh.items() if len(p) <= _LONGEST_REMEMBERED)
-        return fresh

@@ -61,9 +61,7 @@ class Reference:
         tokenizer.enable_truncation(max_length, direction=direction)
         return tokenizer
 
-    def ids(
-        self, text: str, add_special_tokens: bool, special: str, max_length: int | None
-    ) -> NDArray[np.uint32]:
+    def ids(self, text: str, add_special_tokens: bool, special: str, max_length: int | None) -> NDArray[np.uint32]:
         """``encode(text).ids`` as a uint32 array."""
         found = self._object(special, max_length).encode(text, add_special_tokens=add_special_tokens)
         return np.array(found.ids, np.uint32)
@@ -73,9 +71,7 @@ class Reference:
     ) -> list[NDArray[np.uint32]]:
         """``encode_batch(texts)``, the ids as uint32 arrays."""
         encode = self._object(special, max_length).encode_batch
-        return [
-            np.array(e.ids, np.uint32) for e in encode(list(texts), add_special_tokens=add_special_tokens)
-        ]
+        return [np.array(e.ids, np.uint32) for e in encode(list(texts), add_special_tokens=add_special_tokens)]
 
     def offsets(
         self, text: str, add_special_tokens: bool, special: str, max_length: int | None

@@ -1,16 +1,16 @@
-"""From pieces to ids: whole-piece look-up, a bounded memo, and BPE for what is left."""
+"""From pieces to ids: whole-piece look-up, and BPE for what is left."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .batch import merge_words
 from .hashing import ABSENT, KeyTable
+from .memo import IdsAndCounts, ranges
 from .symbols import FirstSymbols
 from .tables import PADDING, SHORT, Merges, TokenBytes, short_keys
 from .windows import merge_long
@@ -22,8 +22,6 @@ _LONG = 400
 _FEW = 24
 #: Bytes of pieces merged in one batch, so that its arrays stay in the processor's cache.
 _BATCH = 1 << 17
-#: What an entry of the memo costs besides the piece's own bytes (dictionary slot, objects, ids), in bytes.
-_ENTRY = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,79 +47,23 @@ def whole_long_tokens(tokens: TokenBytes, usable: NDArray[np.bool_]) -> dict[byt
     return {blob[start:stop]: id for start, stop, id in spans}
 
 
-@dataclass(slots=True)
-class _Memo:
-    """Ids of pieces seen before: ``slot[piece]`` is position and count in ``ids``, packed."""
-
-    slot: dict[bytes, int] = field(default_factory=dict)
-    ids: NDArray[np.uint32] = field(default_factory=lambda: np.empty(1 << 12, np.uint32))
-    used: int = 0
-    cost: int = 0
-
-
-_COUNT_BITS = 24
-_COUNT_MASK = (1 << _COUNT_BITS) - 1
-
-
 class PieceEncoder:
-    """Encodes pieces; safe to share between threads.
+    """Encodes pieces from the tables alone; immutable but for what it remembers of single pairs.
 
     ``reference`` encodes one piece by the reference's model, for the rare long piece that windows cannot join.
-    ``budget`` bounds the memo, in bytes; when it is full it is emptied.
     """
 
-    def __init__(
-        self,
-        tables: PieceTables,
-        reference: Callable[[bytes], list[int]],
-        budget: int = 64 << 20,
-    ) -> None:
+    def __init__(self, tables: PieceTables, reference: Callable[[bytes], list[int]]) -> None:
         self.tables = tables
         self._reference = reference
-        self._budget = budget
-        self._memo = _Memo()
-        self._lock = threading.Lock()
         self._ranks = PairRanks(tables.merges.table)
         self._results = memoryview(tables.merges.result)  # type: ignore[arg-type]  # arrays are buffers
 
-    def encode(self, pieces: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """The ids of non-empty pieces in a row, uint32, and how many each piece has, int64."""
-        memo = self._memo
-        slots = list(map(memo.slot.get, pieces))
-        if None in slots:
-            unknown = list(dict.fromkeys(p for p, slot in zip(pieces, slots, strict=True) if slot is None))
-            fresh = self._remember(memo, unknown, *self.encode_afresh(unknown))
-            slots = [fresh[p] if slot is None else slot for p, slot in zip(pieces, slots, strict=True)]
-        packed = np.array(slots, np.int64)
-        counts = packed & _COUNT_MASK
-        return memo.ids[ranges(packed >> _COUNT_BITS, counts)], counts
+    def encode(self, pieces: Sequence[bytes]) -> IdsAndCounts:
+        """The ids of non-empty pieces in a row, uint32, and how many each piece has, int64.
 
-    def _remember(
-        self, memo: _Memo, pieces: list[bytes], ids: NDArray[np.uint32], counts: NDArray[np.int64]
-    ) -> dict[bytes, int]:
-        """Append to ``memo`` and return the new slots.
-
-        Readers take no lock: ids are written before the slots that point at them, and an array is replaced by
-        a longer copy, never shortened.  A full memo is left to the calls that hold it.
+        Meant for distinct pieces: each is encoded anew.
         """
-        with self._lock:
-            start, stop = memo.used, memo.used + len(ids)
-            if stop > len(memo.ids):
-                longer = np.empty(2 * stop, np.uint32)
-                longer[:start] = memo.ids[:start]
-                memo.ids = longer
-            memo.ids[start:stop] = ids
-            memo.used = stop
-            slots = ((start + np.cumsum(counts) - counts) << _COUNT_BITS | counts).tolist()
-            fresh = dict(zip(pieces, slots, strict=True))
-            memo.slot.update((p, slot) for p, slot in fresh.items() if len(p) <= _LONG)
-            memo.cost += 4 * len(ids) + sum(map(len, pieces)) + _ENTRY * len(pieces)
-            if memo.cost > self._budget and memo is self._memo:
-                self._memo = _Memo()
-        return fresh
-
-    def encode_afresh(self, pieces: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """The same as :meth:`encode`, from the tables alone; meant for distinct pieces."""
         lengths = np.array([len(piece) for piece in pieces], np.int64)
         starts = np.cumsum(lengths) - lengths
         text = np.frombuffer(b"".join(pieces) + bytes(PADDING), np.uint8)
@@ -139,9 +81,7 @@ class PieceEncoder:
                 results.append(self._merge_one(pieces, counts, i))
         else:
             order = short[np.argsort(lengths[short], kind="stable")]  # words of a length finish together
-            batches = np.searchsorted(
-                np.cumsum(lengths[order]), np.arange(_BATCH, lengths[order].sum(), _BATCH)
-            )
+            batches = np.searchsorted(np.cumsum(lengths[order]), np.arange(_BATCH, lengths[order].sum(), _BATCH))
             for batch in np.split(order, batches):
                 results.append(self._merge_batch(pieces, counts, batch))
         for i in rest[lengths[rest] > _LONG].tolist():
@@ -195,10 +135,3 @@ class PieceEncoder:
             ids = np.array(self._reference(pieces[number]), np.uint32)
         counts[number] = len(ids)
         return np.array([number]), ids
-
-
-def ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``starts[0], …, starts[0] + counts[0] - 1, starts[1], …``."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - counts), counts)

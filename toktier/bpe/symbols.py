@@ -5,18 +5,24 @@ the bytes of those that the vocabulary lacks.  Merging may also start from certa
 byte-level vocabulary, which saves most merges of non-Latin text:
 
 **Certified starts.**  Let the bytes of the character c alone merge to one token, with m(c) the greatest rank
-used.  Suppose every rule that consumes, from outside, a symbol at c's right end (a suffix of c that occurs
-while c merges, or c itself) with something that can begin the next character has a rank above m(c), and
-likewise at c's left end.  Then BPE from bytes and BPE with c already merged give the same tokens, whatever
-stands around c.  For: run both side by side, leaving out the merges inside such characters.  Whenever BPE from
-bytes takes another merge, of rank r, each such c that is not merged yet has a merge of its own of rank at most
-m(c) at hand, so r <= m(c); a pair that the other run has and this one has not involves such a c and ranks
-above m(c), so both runs see the same least pair.  (The condition on c itself is needed: where a rule that
-consumes c ranks below m(c), as in vocabularies derived from rank files, starting from c would use it too soon.)
+used.  Call its *right ends* the symbols at c's right end while it merges, c itself included, and its *left
+ends* likewise.  Suppose that in the word at hand every rule that merges a right end of c with a symbol that
+begins with the byte after c ranks above m(c), and every rule that merges a symbol that ends in the byte before
+c with a left end of c does too.  Then BPE from bytes and BPE from a word in which all such characters are
+merged already give the same tokens.
+
+Proof.  Run both side by side, passing over the merges inside such characters in the first.  Before each merge
+of the first run, of rank r say, every such c that is not whole yet has a merge of its own at hand, of rank at
+most m(c), so r <= m(c).  A pair that only the second run has contains such a c, whole, and a neighbour, so its
+rank is above m(c) by assumption; a pair that only the first run has lies inside such a c, or consumes a proper
+part of it from outside and ranks above m(c).  So both have the same leftmost pair of least rank, the merges
+inside aside.  (The condition on c itself, and not only on its parts, is needed: where a rule that consumes c
+ranks below m(c), as happens in vocabularies derived from rank files, starting from c could use it too soon.)
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -31,13 +37,16 @@ _CODE_POINTS = 0x110000
 
 @dataclass(frozen=True, slots=True)
 class FirstSymbols:
-    """``of_byte``: uint32 (256,), the symbol of each byte.  ``of_character``: uint32 (0x110000,), the symbol
-    of a whole character, or ABSENT where its bytes are to be used.  ``from_ascii``: whether that table speaks
-    of ASCII characters too."""
+    """Which symbols a text starts from.
+
+    ``of_byte``: uint32 (256,).  ``of_character``: uint32 (0x110000,), the symbol of a whole character, ABSENT
+    where its bytes are used.  ``neighbours``: for a byte-level vocabulary the conditions of certified starts,
+    None for a character-level one, where a character's symbol never depends on what is around it.
+    """
 
     of_byte: NDArray[np.uint32]
     of_character: NDArray[np.uint32]
-    from_ascii: bool
+    neighbours: Neighbours | None
 
     def of(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64]
@@ -47,19 +56,55 @@ class FirstSymbols:
         ``text``: uint8, all words one after another; ``starts``: int64, where each begins.
         """
         symbols = self.of_byte.take(text)
-        leads = np.flatnonzero(text & 0xC0 != 0x80) if self.from_ascii else np.flatnonzero(text >= 0xC0)
+        if self.neighbours is None:
+            leads = np.flatnonzero(text & 0xC0 != 0x80)
+        else:
+            leads = np.flatnonzero(text >= 0xC0)
         if len(leads) == 0:
             return symbols, starts
         code_points, lengths = _decode(text, leads)
         whole = self.of_character.take(code_points)
         certified = whole != ABSENT
+        if self.neighbours is not None:
+            certified &= self.neighbours.allow(text, starts, leads, lengths, code_points)
         leads, lengths = leads[certified], lengths[certified]
         symbols[leads] = whole[certified]
         kept = np.ones(len(text), np.bool_)
         for extra in range(1, 4):
             kept[leads[lengths > extra] + extra] = False
-        before = np.cumsum(kept) - kept
+        before = np.cumsum(kept, dtype=np.int64) - kept
         return symbols[kept], before[starts]
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Between which bytes a character may be a certified start.
+
+    ``row``: uint16 or int32 (0x110000,), the row of each character in ``before`` and ``after``, which are bit
+    sets over bytes, uint8 of shape (rows, 32): the last byte of what comes before, the first of what comes
+    after.  Byte 0xFF, which is in no UTF-8 text, stands for the edge of the word.
+    """
+
+    row: NDArray[np.int32]
+    before: NDArray[np.uint8]
+    after: NDArray[np.uint8]
+
+    def allow(
+        self,
+        text: NDArray[np.uint8],
+        starts: NDArray[np.int64],
+        leads: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        code_points: NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
+        edge = np.zeros(len(text) + 1, np.bool_)
+        edge[starts] = edge[len(text)] = True
+        stops = leads + lengths
+        before = np.where(edge[leads], np.uint8(0xFF), text[leads - 1])
+        after = np.where(edge[stops], np.uint8(0xFF), text.take(stops, mode="clip"))
+        row = self.row.take(code_points)
+        allowed = self.before[row, before >> 3] >> (before & 7) & self.after[row, after >> 3] >> (after & 7) & 1
+        return allowed.view(np.bool_)
 
 
 def _decode(text: NDArray[np.uint8], leads: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -73,38 +118,47 @@ def _decode(text: NDArray[np.uint8], leads: NDArray[np.int64]) -> tuple[NDArray[
     return code, length
 
 
-def certified_starts(tokens: TokenBytes, merges: Merges, of_byte: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """For a byte-level vocabulary: the tokens of the characters that merging may start from.
+def certified_starts(
+    tokens: TokenBytes, merges: Merges, of_byte: NDArray[np.uint32]
+) -> tuple[NDArray[np.uint32], Neighbours]:
+    """The whole characters of a byte-level vocabulary that merging may start from, and between what.
 
-    uint32 of shape (0x110000,), ABSENT for all other characters and for ASCII, whose one byte is its symbol.
+    The first result is as :attr:`FirstSymbols.of_character`; ASCII is not in it, its one byte is its symbol.
     """
-    size = len(tokens.present)
-    lengths = np.diff(tokens.offsets)
-    first_byte = np.zeros(size, np.uint8)
-    first_byte[lengths > 0] = tokens.blob[tokens.offsets[:-1][lengths > 0]]
-    ranks = np.arange(len(merges.left))
-    never = len(ranks)
-    crossing = first_byte[merges.right] & 0xC0 != 0x80
-    consumed_left = np.full(size, never)
-    np.minimum.at(consumed_left, merges.left[crossing], ranks[crossing])
-    consumed_right = np.full(size, never)
-    np.minimum.at(consumed_right, merges.right, ranks)
+    least = _LeastRanks(tokens, merges)
+    of_character = np.full(_CODE_POINTS, ABSENT, np.uint32)
+    row = np.zeros(_CODE_POINTS, np.int32)
+    before, after = [], []
+    for character, token, greatest, left_ends, right_ends in _single_tokens(tokens, merges, of_byte):
+        of_character[character] = token
+        row[character] = len(before)
+        before.append(least.as_right(left_ends) > greatest)
+        after.append(least.as_left(right_ends) > greatest)
 
-    rank_of = dict(
-        zip(zip(merges.left.tolist(), merges.right.tolist(), strict=True), ranks.tolist(), strict=True)
-    )
-    result = np.full(_CODE_POINTS, ABSENT, np.uint32)
-    candidates = np.flatnonzero(tokens.in_alphabet & (lengths >= 2) & (lengths <= 4) & (first_byte >= 0xC0))
+    def bits(rows: list[NDArray[np.bool_]]) -> NDArray[np.uint8]:
+        return np.packbits(np.array(rows, np.bool_).reshape(-1, 256), axis=1, bitorder="little")
+
+    return of_character, Neighbours(row, bits(before), bits(after))
+
+
+def _single_tokens(
+    tokens: TokenBytes, merges: Merges, of_byte: NDArray[np.uint32]
+) -> Iterator[tuple[int, int, int, set[int], set[int]]]:
+    """Non-ASCII characters whose bytes merge to one token: code point, token, m(c), left and right ends."""
+    never = len(merges.left)
+    pairs = zip(merges.left.tolist(), merges.right.tolist(), strict=True)
+    rank_of = dict(zip(pairs, range(never), strict=True))
+    lengths = np.diff(tokens.offsets)
     blob = tokens.blob.tobytes()
-    for id in candidates.tolist():
-        start, stop = int(tokens.offsets[id]), int(tokens.offsets[id + 1])
+    for id in np.flatnonzero(tokens.in_alphabet & (lengths >= 2) & (lengths <= 4)).tolist():
+        text = blob[tokens.offsets[id] : tokens.offsets[id + 1]]
+        if text[0] < 0xC2 or len(text) != 2 + (text[0] >= 0xE0) + (text[0] >= 0xF0):
+            continue
         try:
-            character = blob[start:stop].decode("utf-8")
+            character = ord(text.decode("utf-8"))
         except UnicodeDecodeError:
             continue
-        if len(character) != 1:
-            continue
-        symbols = [int(of_byte[byte]) for byte in blob[start:stop]]
+        symbols = of_byte[list(text)].tolist()
         left_ends, right_ends, greatest = {symbols[0]}, {symbols[-1]}, -1
         while len(symbols) > 1:
             rank, at = min((rank_of.get(pair, never), at) for at, pair in enumerate(pairwise(symbols)))
@@ -114,10 +168,45 @@ def certified_starts(tokens: TokenBytes, merges: Merges, of_byte: NDArray[np.uin
             greatest = max(greatest, rank)
             left_ends.add(symbols[0])
             right_ends.add(symbols[-1])
-        if (
-            symbols == [id]
-            and min(consumed_left[list(right_ends)]) > greatest
-            and min(consumed_right[list(left_ends)]) > greatest
-        ):
-            result[ord(character)] = id
-    return result
+        if symbols == [id]:
+            yield character, id, greatest, left_ends, right_ends
+
+
+class _LeastRanks:
+    """The least rank of the rules that merge an id with a symbol that begins, or ends, with a given byte."""
+
+    def __init__(self, tokens: TokenBytes, merges: Merges) -> None:
+        filled = np.flatnonzero(np.diff(tokens.offsets))
+        first, last = np.zeros((2, len(tokens.present)), np.uint8)
+        first[filled] = tokens.blob[tokens.offsets[:-1][filled]]
+        last[filled] = tokens.blob[tokens.offsets[1:][filled] - 1]
+        self._never = len(merges.left)
+        # a rule whose right part begins inside a character never merges across the edge of one
+        outside = np.flatnonzero(first[merges.right] & 0xC0 != 0x80)
+        self._left = _grouped(merges.left[outside], first[merges.right[outside]], outside)
+        self._right = _grouped(merges.right, last[merges.left], np.arange(self._never))
+
+    def as_left(self, ids: set[int]) -> NDArray[np.int64]:
+        """For each byte: over rules with one of ``ids`` on the left and on the right a symbol beginning so."""
+        return self._over(ids, self._left)
+
+    def as_right(self, ids: set[int]) -> NDArray[np.int64]:
+        """For each byte: over rules with one of ``ids`` on the right and on the left a symbol ending so."""
+        return self._over(ids, self._right)
+
+    def _over(self, ids: set[int], group: dict[int, NDArray[np.int64]]) -> NDArray[np.int64]:
+        least = np.full(256, self._never, np.int64)
+        for id in ids & group.keys():
+            byte, rank = group[id]
+            np.minimum.at(least, byte, rank)
+        return least
+
+
+def _grouped(
+    ids: NDArray[np.uint32], byte: NDArray[np.uint8], rank: NDArray[np.int64]
+) -> dict[int, NDArray[np.int64]]:
+    """Rows of (byte, rank) by id."""
+    order = np.argsort(ids, kind="stable")
+    both = np.stack((byte.astype(np.int64), rank))[:, order]
+    distinct, starts = np.unique(ids[order], return_index=True)
+    return dict(zip(distinct.tolist(), np.split(both, starts[1:], axis=1), strict=True))
