@@ -204,9 +204,7 @@ def _generated_cjk() -> tuple[str, ...]:
 
     def clause() -> str:
         length = random_.randint(5, 15)
-        return "".join(HANZI[_draw(random_, weights)] for _ in range(length)) + random_.choice(
-            "，，，。、；？"
-        )
+        return "".join(HANZI[_draw(random_, weights)] for _ in range(length)) + random_.choice("，，，。、；？")
 
     return tuple("".join(clause() for _ in range(20)) + "\n" for _ in range(8_000))
 
@@ -331,9 +329,7 @@ def chat(size: int, seed: int, tokenizer: Reference, base: Corpus = english, eve
     literals = sorted(str(token) for token in tokenizer.get_added_tokens_decoder().values())
     random_ = random.Random(seed)
     text = base(size, seed)
-    return "".join(
-        text[start : start + every] + random_.choice(literals) for start in range(0, len(text), every)
-    )
+    return "".join(text[start : start + every] + random_.choice(literals) for start in range(0, len(text), every))
 
 
 def untidy(size: int, seed: int, base: Corpus = english, every: int = 10_000) -> str:

@@ -345,9 +345,7 @@ def memory(settings: Settings) -> Iterator[Row]:
                         yield Row("memory", name, corpus, "auto", label, figures[measure], "MB")
             # Chinese text brings new pieces for ever, the other corpora hardly.
             kinds = [corpora.CORPORA[corpus] for corpus in dict.fromkeys(("cjk", *settings.corpora))]
-            texts = (
-                kinds[i % len(kinds)](settings.size, settings.seed + i) for i in range(settings.growth_texts)
-            )
+            texts = (kinds[i % len(kinds)](settings.size, settings.seed + i) for i in range(settings.growth_texts))
             resident = in_fresh_process(MEMORY, "ours", name, cache=cache, texts=texts)["resident"]
             quarter = max(1, len(resident) // 4)
             last = resident[-quarter:]
@@ -372,16 +370,12 @@ SECTIONS: dict[str, Callable[[Settings], Iterator[Row]]] = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sections", nargs="*", choices=[*SECTIONS, "all", []], default=["plain"])
     parser.add_argument("--tokenizers", nargs="+", default=registry.embedded_names(), help="names or paths")
     parser.add_argument("--corpora", nargs="+", choices=corpora.CORPORA, default=list(corpora.CORPORA))
     parser.add_argument("--backends", nargs="+", default=["python", "numpy"])
-    parser.add_argument(
-        "--size", type=int, default=1_000_000, help="characters of a text (default: %(default)s)"
-    )
+    parser.add_argument("--size", type=int, default=1_000_000, help="characters of a text (default: %(default)s)")
     parser.add_argument("--repetitions", type=int, default=7, help="of each figure; the median counts")
     parser.add_argument("--seed", type=int, default=0, help="of the first repetition's text")
     parser.add_argument("--growth-texts", type=int, default=200, help="how many, in the section memory")

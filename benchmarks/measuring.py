@@ -140,9 +140,7 @@ def machine() -> dict[str, str]:
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         names = [
-            line.partition(":")[2].strip()
-            for line in cpuinfo.read_text().splitlines()
-            if "model name" in line
+            line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line
         ]
         model = names[0] if names else model
     kernel = {key: os.environ[key] for key in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE") if key in os.environ}
@@ -182,9 +180,7 @@ def show(title: str, rows: Sequence[Row]) -> None:
 
         table = Table(title=title, title_justify="left")
         for heading in HEADINGS:
-            table.add_column(
-                heading, justify="right" if heading in ("value", "ours ms", "other ms") else "left"
-            )
+            table.add_column(heading, justify="right" if heading in ("value", "ours ms", "other ms") else "left")
         for row in rows:
             style = "red" if row.verdict.startswith("MISSED") else None
             table.add_row(*_cells(row), style=style)
@@ -217,25 +213,19 @@ def plot(path: Path, facts: dict[str, str], rows: Sequence[Row]) -> None:
     names = list(dict.fromkeys(row.tokenizer for row in chosen))
     texts = list(dict.fromkeys(row.text for row in chosen))
     series = list(dict.fromkeys((row.backend, row.measure) for row in chosen))
-    figure, panels = pyplot.subplots(
-        1, len(names), figsize=(1 + 3.2 * len(names), 4), sharey=True, squeeze=False
-    )
+    figure, panels = pyplot.subplots(1, len(names), figsize=(1 + 3.2 * len(names), 4), sharey=True, squeeze=False)
     width = 0.8 / len(series)
     for panel, name in zip(panels[0], names, strict=True):
         for place, (backend, measure) in enumerate(series):
             found = {
-                r.text: r.value
-                for r in chosen
-                if (r.tokenizer, r.backend, r.measure) == (name, backend, measure)
+                r.text: r.value for r in chosen if (r.tokenizer, r.backend, r.measure) == (name, backend, measure)
             }
             positions = [index + place * width for index in range(len(texts))]
             bars = panel.bar(
                 positions, [found.get(text, 0) for text in texts], width, label=f"{backend}, {measure}"
             )
             panel.bar_label(bars, fmt="%.1f", fontsize=7)
-        panel.set_xticks(
-            [index + 0.4 - width / 2 for index in range(len(texts))], texts, rotation=25, ha="right"
-        )
+        panel.set_xticks([index + 0.4 - width / 2 for index in range(len(texts))], texts, rotation=25, ha="right")
         panel.axhline(1, color="black", linewidth=0.8)
         panel.set_title(name)
     panels[0][0].set_ylabel("times the reference's speed, one core")

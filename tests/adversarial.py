@@ -180,9 +180,7 @@ def literal_fragments(literals: Iterable[str], most: int = 48) -> tuple[str, ...
     The fragments: the literal, twice, in other case, with something inside, with white space or a word
     character on either side; all proper prefixes and suffixes of the shorter ones.
     """
-    by_length = sorted(
-        {literal for literal in literals if literal}, key=lambda literal: (len(literal), literal)
-    )
+    by_length = sorted({literal for literal in literals if literal}, key=lambda literal: (len(literal), literal))
     if len(by_length) > most:
         by_length = [by_length[round(i * (len(by_length) - 1) / (most - 1))] for i in range(most)]
     fragments: dict[str, None] = {}
@@ -232,9 +230,7 @@ def battery(literals: Sequence[str], seed: int, count: int) -> Iterator[str]:
             yield choice(choice(classes)) + run + choice(choice(classes))
         elif kind < 8:  # real-looking text
             size = randrange(1, 9)
-            yield "".join(
-                itertools.chain(*zip(choices(_WORDS, k=size), choices(_JOINS, k=size), strict=True))
-            )
+            yield "".join(itertools.chain(*zip(choices(_WORDS, k=size), choices(_JOINS, k=size), strict=True)))
         elif kind < 9:  # real-looking text with characters put in
             parts = choices(_WORDS, k=4) + [choice(choice(classes)) for _ in range(6)]
             random_.shuffle(parts)
