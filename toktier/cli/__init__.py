@@ -1,0 +1,276 @@
+"""The command line: ``toktier encode | decode | count | inspect | tokenizers``.
+
+Only what ``--help`` needs is imported here; a command and what it computes with are loaded when it runs.
+Results go to standard output as UTF-8 bytes, everything else to standard error, one line per problem.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from .. import DEFAULT, __version__
+
+#: The values of ``--backend``; those of ``toktier.tokenizer``, which is not imported for ``--help``.
+BACKENDS = ("auto", "reference", "python", "numpy")
+
+OK, BAD_DATA, BAD_USAGE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
+
+_STATUS = """\
+exit status:
+  0    everything went well
+  1    an input could not be processed (the others were), or has more tokens than --limit
+  2    the command line is wrong: an unknown option, tokenizer or backend
+  130  it was interrupted"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line ``argv`` (``sys.argv[1:]`` if None) and return its exit status.
+
+    Raises ``SystemExit`` after ``--help`` and ``--version``, and for a command line that cannot be parsed.
+    """
+    if sys.stdout is None:
+        say("toktier: standard output is closed")
+        return BAD_DATA
+    try:
+        try:
+            args = _parse(sys.argv[1:] if argv is None else list(argv))
+        finally:
+            sys.stdout.flush()
+        from .commands import run
+
+        return run(args)
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except BrokenPipeError:
+        status = BROKEN_PIPE
+    except OSError as problem:  # those of inputs have been dealt with
+        say(f"toktier: standard output: {problem.strerror or problem}")
+        status = BAD_DATA
+    if argv is None:
+        # At once: neither wait for threads in the middle of a file, nor try to flush what cannot be written.
+        os._exit(status)
+    return status
+
+
+def say(line: str) -> None:
+    """Write a line to standard error, if there is one."""
+    if sys.stderr is not None:
+        print(line, file=sys.stderr, flush=True)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without repeating the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser, commands = _parsers()
+    if not argv:
+        parser.print_help(sys.stderr)
+        raise SystemExit(BAD_USAGE)
+    if argv[0] not in commands:
+        return parser.parse_args(argv)
+    # Not through `parser`: only so may files and options come in any order.  What follows `--` is kept apart
+    # because not every supported version of Python does so here.
+    end = argv.index("--") if "--" in argv else len(argv)
+    args = commands[argv[0]].parse_intermixed_args(argv[1:end])
+    if argv[end + 1 :]:
+        if "inputs" not in args:
+            commands[argv[0]].error(f"there is nothing to do with {argv[end + 1]!r}")
+        args.inputs = [*args.inputs, *argv[end + 1 :]]
+    return args
+
+
+def _natural(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    number = _natural(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("it must be at least 1")
+    return number
+
+
+def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
+    """The whole command line, and the parser of each command."""
+    parser = _Parser(
+        prog="toktier",
+        description="Tokenize text with ids identical to Hugging Face tokenizers.",
+        epilog=f"example: toktier count README.md\n\n{_STATUS}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"toktier {__version__}")
+    group = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands: dict[str, _Parser] = {}
+
+    def command(name: str, summary: str, more: str, example: str) -> _Parser:
+        added: _Parser = group.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}. {more}".strip(),
+            epilog=f"examples:\n{example}\n\n{_STATUS}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        added.set_defaults(command=name)
+        commands[name] = added
+        return added
+
+    encode = command(
+        "encode",
+        "make token ids of text",
+        "Writes the ids of each input on one line.",
+        "  toktier encode -t qwen3 a.txt b.txt\n"
+        "  echo 'Hello, world' | toktier encode --offsets\n"
+        "  toktier encode --json *.md | jq .count",
+    )
+    _add_inputs(encode)
+    encode.add_argument(
+        "--max-length", type=_natural, metavar="N", help="truncate to N ids, as the reference does"
+    )
+    encode.add_argument(
+        "--offsets",
+        action="store_true",
+        help="a table of id, characters, bytes (start..stop in the text) and token; with --json, two more fields",
+    )
+    encode.add_argument(
+        "--json", action="store_true", help='an object {"file", "ids", "count"} for each input, one on a line'
+    )
+
+    decode = command(
+        "decode",
+        "make text of token ids",
+        "Writes exactly the text, with no newline after it (but on a\n"
+        "terminal). Ids the tokenizer does not have are passed over, as the reference does.",
+        "  toktier decode 13225 11 2375\n  toktier decode -t qwen3 '[9707, 11, 1879]'\n"
+        "  toktier encode --no-special-tokens a.txt | toktier decode --keep-special-tokens | cmp - a.txt",
+    )
+    decode.add_argument(
+        "inputs",
+        nargs="*",
+        metavar="ID|FILE",
+        help="ids, or files with ids; standard input, as it arrives, if there is none or for '-'. Ids are "
+        "separated by white space or commas, brackets around them are allowed. Write ./123 for a file named 123",
+    )
+    _add_tokenizer(decode)
+    skip = decode.add_mutually_exclusive_group()
+    skip.add_argument(
+        "--skip-special-tokens",
+        action="store_true",
+        default=True,
+        help="leave out special tokens (the default, as in the reference)",
+    )
+    skip.add_argument(
+        "--keep-special-tokens",
+        action="store_false",
+        dest="skip_special_tokens",
+        help="write special tokens too",
+    )
+    form = decode.add_mutually_exclusive_group()
+    form.add_argument(
+        "--bytes",
+        action="store_true",
+        help="write the tokens' own bytes even where they are not UTF-8, instead of U+FFFD; "
+        "reads all ids before it writes",
+    )
+    form.add_argument(
+        "--json", action="store_true", help='an object {"file", "text", "count"} for each input, one on a line'
+    )
+
+    count = command(
+        "count",
+        "count tokens",
+        "Writes one number for each input and, if there are several, their total.",
+        "  toktier count *.md\n  toktier count < prompt.txt\n"
+        "  toktier count --limit 4096 prompt.txt || echo 'too long, or unreadable'",
+    )
+    _add_inputs(count)
+    count.add_argument(
+        "--limit",
+        type=_natural,
+        metavar="N",
+        help="stop counting an input after N tokens: if it has more, write '>N' for it and exit with status 1",
+    )
+    count.add_argument(
+        "--json",
+        action="store_true",
+        help='an object {"file", "count"} for each input, then {"files", "total"} if there are several, one on '
+        'a line; with --limit, also "exceeded", and a "count" of null where it is true',
+    )
+
+    inspect = command(
+        "inspect",
+        "explain a tokenizer, and how it takes a text apart",
+        "Tells which part of the\ntokenizer runs where and why; and of a text its normalized form, its pieces and "
+        "their tokens.",
+        "  toktier inspect qwen3\n  toktier inspect qwen3 '<|im_start|>Hello, world'\n"
+        "  toktier inspect model/tokenizer.json - < a.txt",
+    )
+    inspect.add_argument(
+        "inputs",
+        nargs="*",
+        metavar="TOKENIZER|TEXT",
+        help="the tokenizer, unless --tokenizer names it; then a text, or '-' for standard input",
+    )
+    _add_tokenizer(inspect, default=None)
+    inspect.add_argument("--json", action="store_true", help="one JSON object")
+
+    tokenizers = command(
+        "tokenizers",
+        "list the embedded tokenizers",
+        "They work offline, at once. Others are\ngiven as a path or a Hugging Face repository.",
+        "  toktier tokenizers\n  toktier tokenizers --json | jq -r .fingerprint",
+    )
+    tokenizers.add_argument("--json", action="store_true", help="one JSON object per tokenizer, one on a line")
+    return parser, commands
+
+
+def _add_tokenizer(parser: _Parser, default: str | None = DEFAULT) -> None:
+    parser.add_argument(
+        "-t",
+        "--tokenizer",
+        default=default,
+        metavar="TOKENIZER",
+        help="an embedded name (see toktier tokenizers), a tokenizer.json, a model directory, or a Hugging Face "
+        f"repository; {DEFAULT} if not given",
+    )
+
+
+def _add_inputs(parser: _Parser) -> None:
+    """What ``encode`` and ``count`` share."""
+    parser.add_argument(
+        "inputs", nargs="*", metavar="FILE", help="UTF-8 text; standard input if there is none or for '-'"
+    )
+    _add_tokenizer(parser)
+    parser.add_argument(
+        "--backend", choices=BACKENDS, default="auto", help="what does the work; the ids are the same (auto)"
+    )
+    parser.add_argument(
+        "--no-special-tokens",
+        action="store_false",
+        dest="add_special_tokens",
+        help="do not add the special tokens (BOS and the like) that belong around a text",
+    )
+    parser.add_argument(
+        "--special",
+        choices=("encode", "text", "raise"),
+        default="encode",
+        help="special tokens that stand in the text: make ids of them (encode, as the reference does), take "
+        "them as plain text (text), or refuse the input (raise)",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=_positive,
+        metavar="N",
+        help="threads to use at most; as many as there are cores if not given",
+    )
