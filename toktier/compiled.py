@@ -8,7 +8,7 @@ are keyed by the fingerprint and by the version of the installed reference, whos
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -38,7 +38,7 @@ from .pipeline import BPE, Normalizer, NormalizerSequence, Pipeline, UnicodeForm
 from .plan import Plan, make_plan
 
 #: Raise it whenever the meaning of what is stored changes.
-_FORMAT = 5
+_FORMAT = 6
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
@@ -200,10 +200,10 @@ def _derive_model(
     arrays: _Arrays,
 ) -> str | None:
     assert isinstance(pipeline.model, BPE)
-    name = (lambda byte: f"<0x{byte:02X}>") if not plan.byte_level else _alphabet_name()
-    try:
-        of_byte = np.array([vocabulary[name(byte)] for byte in range(256)], np.uint32)
-    except KeyError:
+    shown = {byte: char for char, byte in tables.byte_alphabet().items()}
+    names = [shown[byte] if plan.byte_level else f"<0x{byte:02X}>" for byte in range(256)]
+    of_byte = np.array([vocabulary.get(name, ABSENT) for name in names], np.uint32)
+    if (of_byte[:0xC0] == ABSENT).any():
         return "the vocabulary lacks some bytes"
     merges = tables.merges(model)
     if plan.byte_level:
@@ -221,11 +221,6 @@ def _derive_model(
     arrays |= {"of_byte": of_byte, "of_character": of_character, "usable": usable}
     arrays |= {"left": merges.left, "right": merges.right, "result": merges.result}
     return None
-
-
-def _alphabet_name() -> Callable[[int], str]:
-    shown = {byte: char for char, byte in tables.byte_alphabet().items()}
-    return lambda byte: shown[byte]
 
 
 def _made_by_merging(

@@ -117,6 +117,13 @@ class PostProcessor:
         whole = self._surround(ids, add_special_tokens, max_length)
         return self._pad(whole, self._padded_length(len(whole)))
 
+    def length(self, count: int, add_special_tokens: bool = True) -> int:
+        """How many ids :meth:`finish` makes of ``count`` ids of the model."""
+        kept = self.kept(count, add_special_tokens)
+        special = len(self.prefix) + len(self.suffix) if add_special_tokens else 0
+        whole = kept.stop - kept.start + special
+        return max(whole, self._padded_length(whole))
+
     def finish_batch(
         self,
         batch: Sequence[NDArray[np.uint32]],

@@ -303,18 +303,19 @@ class Tokenizer:
         self._check(text, special)
         if limit is not None and limit < 0:
             raise OptionError(f"limit must not be negative, but is {limit}")
-        extra = len(self._post.prefix) + len(self._post.suffix) if add_special_tokens else 0
-        room = self._post.room(add_special_tokens, None)
-        wanted = None if limit is None else max(0, limit - extra) + 1
+        if self._is_reference(backend):
+            found = len(self.encode_to_numpy(text, add_special_tokens, special=special, backend=backend))
+            return found if limit is None else min(found, limit + 1)
+        room = self._post.room(add_special_tokens)
+        wanted = None if limit is None else limit + 1
         if room is not None:
             wanted = room if wanted is None else min(room, wanted)
         total = 0
         with _own_errors(text):
             for part in self._parts(text, special, backend, wanted, threads):
                 total += len(part)
-        if room is not None:
-            total = min(total, room)
-        return total + extra if limit is None else min(total + extra, limit + 1)
+        found = self._post.length(total, add_special_tokens)
+        return found if limit is None else min(found, limit + 1)
 
     def piece_starts(
         self, text: str, *, special: Special = "encode", backend: str | None = None
@@ -496,6 +497,11 @@ class Tokenizer:
             engine is not None and engine.byte_level and _form(self._compiled.pipeline.normalizer) is not None
         )
 
+    @property
+    def _is_lossy(self) -> bool:
+        engine = self._compiled.engine
+        return engine is not None and engine.pieces.first.lossy
+
     def _engine_offsets(
         self,
         text: str,
@@ -512,6 +518,8 @@ class Tokenizer:
         lengths = widths[ids]
         spans = zip(prepared.starts.tolist(), prepared.stops.tolist(), strict=True)
         lengths[added] = [len(prepared.text[start:stop].encode("utf-8")) for start, stop in spans]
+        if self._is_lossy and lengths.sum() != len(prepared.text.encode("utf-8")):
+            return self._reference.offsets(text, add_special_tokens, special, max_length)
         positions = None
         if not prepared.unchanged:
             form = _form(self._compiled.pipeline.normalizer)

@@ -18,8 +18,10 @@ from .word import PairRanks, merge_word
 
 #: Pieces above this many bytes are encoded by windows.
 _LONG = 400
-#: Fewer pieces than this are merged one by one.
+#: Fewer pieces than this are merged one by one, and so are fewer than this of over ``_MEDIUM`` bytes, for
+#: each round of a batch costs the same however few words are left in it.
 _FEW = 24
+_MEDIUM = 40
 #: Bytes of pieces merged in one batch, so that its arrays stay in the processor's cache.
 _BATCH = 1 << 17
 
@@ -75,16 +77,19 @@ class PieceEncoder:
         rest = np.flatnonzero(whole == ABSENT)
         counts = np.ones(len(pieces), np.int64)
         results: list[tuple[NDArray[np.int64], NDArray[np.uint32]]] = []  # piece numbers, their ids in a row
-        short = rest[lengths[rest] <= _LONG]
-        if len(short) < _FEW:
-            for i in short.tolist():
-                results.append(self._merge_one(pieces, counts, i))
-        else:
-            order = short[np.argsort(lengths[short], kind="stable")]  # words of a length finish together
-            batches = np.searchsorted(np.cumsum(lengths[order]), np.arange(_BATCH, lengths[order].sum(), _BATCH))
-            for batch in np.split(order, batches):
+        rest = rest[np.argsort(lengths[rest], kind="stable")]  # words of a length finish together
+        medium, long = (int(i) for i in np.searchsorted(lengths[rest], (_MEDIUM, _LONG), side="right"))
+        one_by_one = rest[medium:long] if long - medium < _FEW else rest[:0]
+        together = rest[: long - len(one_by_one)]
+        if len(together) < _FEW:
+            one_by_one, together = rest[:long], rest[:0]
+        for i in one_by_one.tolist():
+            results.append(self._merge_one(pieces, counts, i))
+        size = np.cumsum(lengths[together])
+        for batch in np.split(together, np.searchsorted(size, np.arange(_BATCH, int(lengths.sum()), _BATCH))):
+            if len(batch):
                 results.append(self._merge_batch(pieces, counts, batch))
-        for i in rest[lengths[rest] > _LONG].tolist():
+        for i in rest[long:].tolist():
             results.append(self._merge_long(pieces, counts, i))
 
         starts = np.cumsum(counts) - counts

@@ -39,7 +39,8 @@ _CODE_POINTS = 0x110000
 class FirstSymbols:
     """Which symbols a text starts from.
 
-    ``of_byte``: uint32 (256,).  ``of_character``: uint32 (0x110000,), the symbol of a whole character, ABSENT
+    ``of_byte``: uint32 (256,), ABSENT for a byte that the vocabulary lacks; like the reference, such a byte is
+    passed over.  ``of_character``: uint32 (0x110000,), the symbol of a whole character, ABSENT
     where its bytes are used.  ``neighbours``: for a byte-level vocabulary the conditions of certified starts,
     None for a character-level one, where a character's symbol never depends on what is around it.
     """
@@ -47,6 +48,14 @@ class FirstSymbols:
     of_byte: NDArray[np.uint32]
     of_character: NDArray[np.uint32]
     neighbours: Neighbours | None
+
+    @property
+    def lossy(self) -> bool:
+        """Whether some byte that can begin a character of UTF-8 text is not in the vocabulary.
+
+        (The others are: a vocabulary without one is left to the reference.)
+        """
+        return bool((self.of_byte[0xC2:0xF5] == ABSENT).any())
 
     def of(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64]
@@ -72,6 +81,8 @@ class FirstSymbols:
         kept = np.ones(len(text), np.bool_)
         for extra in range(1, 4):
             kept[leads[lengths > extra] + extra] = False
+        if self.lossy:
+            kept &= symbols != ABSENT
         before = np.cumsum(kept, dtype=np.int64) - kept
         return symbols[kept], before[starts]
 
