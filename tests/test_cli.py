@@ -259,6 +259,14 @@ def test_counts_and_total(run: Run, files: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_counts_do_not_depend_on_the_backend(run: Run, files: Path, backend: str) -> None:
+    n = len(EXPECTED["qwen3"])
+    assert run("count", "-t", "qwen3", "--backend", backend, "a.txt").out == b"%d a.txt\n" % n
+    ran = run("count", "-t", "qwen3", "--backend", backend, "--limit", str(n - 1), "a.txt")
+    assert (ran.status, ran.out) == (1, b">%d a.txt\n" % (n - 1))
+
+
 @pytest.mark.parametrize(("limit", "status"), [(2, 1), (3, 0)])
 def test_limit(run: Run, files: Path, limit: int, status: int) -> None:
     exceeded = status == 1
