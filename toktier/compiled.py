@@ -38,7 +38,7 @@ from .pipeline import BPE, Normalizer, NormalizerSequence, Pipeline, UnicodeForm
 from .plan import Plan, make_plan
 
 #: Raise it whenever the meaning of what is stored changes.
-_FORMAT = 6
+_FORMAT = 7
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
@@ -239,11 +239,10 @@ def _made_by_merging(
     for batch in np.array_split(ids, max(1, len(ids) // 8192)):
         text = b"".join(tokens.blob[tokens.offsets[i] : tokens.offsets[i + 1]].tobytes() for i in batch.tolist())
         starts = np.cumsum(lengths[batch]) - lengths[batch]
-        data = np.frombuffer(text, np.uint8)
         if byte_level:  # a token may end inside a character: from bytes
-            symbols = of_byte.take(data)
+            symbols = of_byte.take(np.frombuffer(text, np.uint8))
         else:
-            symbols, starts = FirstSymbols(of_byte, of_character, None).of(data, starts)
+            symbols, starts = FirstSymbols(of_byte, of_character, None).of(text, starts)
         merged, first = merge_words(symbols, starts, merges)
         bounds = np.append(np.searchsorted(first, starts), len(first))
         made[batch] = (np.diff(bounds) == 1) & (merged[bounds[:-1]] == batch)
@@ -263,6 +262,7 @@ def _hash_tables(header: _Header, arrays: _Arrays) -> _Arrays:
     header["tables"] = [pairs.id_bits, pairs.rank_bits, pairs.probes, whole.probes]
     return {
         "pairs": pairs.entries,
+        "pairs hint": pairs.hint,
         "whole low": whole.low,
         "whole high": whole.high,
         "whole ids": whole.ids,
@@ -309,7 +309,7 @@ def _split(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Spl
 
 def _pieces(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], tokens: TokenBytes) -> PieceTables:
     id_bits, rank_bits, pair_probes, whole_probes = header["tables"]
-    pairs = PairTable(arrays["pairs"], id_bits, rank_bits, pair_probes)
+    pairs = PairTable(arrays["pairs"], arrays["pairs hint"], id_bits, rank_bits, pair_probes)
     whole = KeyTable(arrays["whole low"], arrays["whole high"], arrays["whole ids"], whole_probes)
     neighbours = None
     if header["byte_level"]:

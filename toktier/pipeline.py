@@ -85,7 +85,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class NormalizerSequence:
-    steps: tuple["Normalizer", ...]
+    steps: tuple[Normalizer, ...]
 
 
 Normalizer: TypeAlias = UnicodeForm | Prepend | Replace | NormalizerSequence | Other
@@ -123,7 +123,7 @@ class Digits:
 
 @dataclass(frozen=True, slots=True)
 class PreTokenizerSequence:
-    stages: tuple["PreTokenizer", ...]
+    stages: tuple[PreTokenizer, ...]
 
 
 PreTokenizer: TypeAlias = Split | ByteLevel | Digits | PreTokenizerSequence | Other
@@ -169,7 +169,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class PostProcessorSequence:
-    steps: tuple["PostProcessor", ...]
+    steps: tuple[PostProcessor, ...]
 
 
 PostProcessor: TypeAlias = ByteLevelOffsets | Template | PostProcessorSequence | Other

@@ -19,6 +19,7 @@ ABSENT = np.uint32(0xFFFFFFFF)
 #: Odd, from the golden ratio; multiplying by it and keeping the top bits spreads keys (Knuth, volume 3, 6.4).
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SECOND = np.uint64(0xC2B2AE3D27D4EB4F)
+_HINT_BITS = 22
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 Words = NDArray[np.uint64]
@@ -29,10 +30,13 @@ class PairTable:
     """Ranks of pairs of ids.
 
     ``entries``: uint64 of a power-of-two length.  An entry is left id, right id and rank, ``id_bits``,
-    ``id_bits`` and ``rank_bits`` wide, or all ones if it is empty.  ``probes``: the most a look-up reads.
+    ``id_bits`` and ``rank_bits`` wide, or all ones if it is empty.  ``hint``: uint8, a bit for every hash of
+    ``_HINT_BITS`` bits that some pair has; it is small enough for the processor's cache, and sorts out most of
+    the pairs that are not there.  ``probes``: the most entries a look-up reads.
     """
 
     entries: Words
+    hint: NDArray[np.uint8]
     id_bits: int
     rank_bits: int
     probes: int
@@ -40,24 +44,21 @@ class PairTable:
     def find(self, left: NDArray[np.uint32], right: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """Ranks, uint32; :data:`ABSENT` for pairs that no rule merges.  Ids may be :attr:`nothing`."""
         key = (left.astype(np.uint64) << np.uint64(self.id_bits)) | right
-        slot = self.slots(key)
-        entry = self.entries.take(slot, mode="clip")
-        rank_bits = np.uint64(self.rank_bits)
-        differs = (entry >> rank_bits) != key
-        ranks = (entry & np.uint64((1 << self.rank_bits) - 1)).astype(np.uint32)
-        ranks[differs] = ABSENT
+        mixed = key * MULTIPLIER
+        ranks = np.full(len(key), ABSENT)
+        bit = (mixed >> np.uint64(64 - _HINT_BITS)).view(np.int64)
+        hinted = self.hint.take(bit >> 3, mode="clip") >> (bit.astype(np.uint8) & 7)
+        pending = np.flatnonzero(hinted & 1)
+        key, slot = key[pending], self._slots(mixed[pending])
         # a key sits in the first slot of its run that was free, so an empty slot ends the search
-        pending = np.flatnonzero(differs & (entry != _EMPTY))
-        slot, key = slot[pending], key[pending]
-        for _ in range(1, self.probes):
+        for _ in range(self.probes):
             if len(pending) == 0:
                 break
-            slot = (slot + 1) & (len(self.entries) - 1)
-            entry = self.entries[slot]
-            same = (entry >> rank_bits) == key
+            entry = self.entries.take(slot, mode="clip")
+            same = (entry >> np.uint64(self.rank_bits)) == key
             ranks[pending[same]] = entry[same] & np.uint64((1 << self.rank_bits) - 1)
             more = np.flatnonzero(~same & (entry != _EMPTY))
-            pending, slot, key = pending[more], slot[more], key[more]
+            pending, slot, key = pending[more], (slot[more] + 1) & (len(self.entries) - 1), key[more]
         return ranks
 
     @property
@@ -65,10 +66,8 @@ class PairTable:
         """A number that is no id, for a neighbour that is not there."""
         return (1 << self.id_bits) - 1
 
-    def slots(self, key: Words) -> NDArray[np.int64]:
-        mixed = key * MULTIPLIER
-        mixed >>= np.uint64(64 - (len(self.entries).bit_length() - 1))
-        return mixed.view(np.int64)
+    def _slots(self, mixed: Words) -> NDArray[np.int64]:
+        return (mixed >> np.uint64(64 - (len(self.entries).bit_length() - 1))).view(np.int64)
 
 
 def pair_table(left: NDArray[np.uint32], right: NDArray[np.uint32], size: int) -> PairTable:
@@ -76,12 +75,15 @@ def pair_table(left: NDArray[np.uint32], right: NDArray[np.uint32], size: int) -
     id_bits, rank_bits = size.bit_length(), len(left).bit_length()
     if 2 * id_bits + rank_bits > 63:  # a key must never look like an empty entry
         raise ArtifactError(f"a vocabulary of {size} ids with {len(left)} merges is too large")
-    empty = np.full(_table_size(len(left)), _EMPTY)
-    table = PairTable(empty, id_bits, rank_bits, 0)
     key = (left.astype(np.uint64) << np.uint64(id_bits)) | right
-    slot, probes = _place(table.slots(key), len(empty))
-    empty[slot] = (key << np.uint64(rank_bits)) | np.arange(len(key), dtype=np.uint64)
-    return PairTable(empty, id_bits, rank_bits, probes)
+    mixed = key * MULTIPLIER
+    hint = np.zeros(1 << _HINT_BITS, np.bool_)
+    hint[(mixed >> np.uint64(64 - _HINT_BITS)).view(np.int64)] = True
+    bits = np.packbits(hint, bitorder="little")
+    entries = np.full(_table_size(len(left)), _EMPTY)
+    slot, probes = _place(PairTable(entries, bits, id_bits, rank_bits, 0)._slots(mixed), len(entries))
+    entries[slot] = (key << np.uint64(rank_bits)) | np.arange(len(key), dtype=np.uint64)
+    return PairTable(entries, bits, id_bits, rank_bits, probes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,8 @@ class PieceEncoder:
         starts = np.cumsum(lengths) - lengths
         text = np.frombuffer(b"".join(pieces) + bytes(PADDING), np.uint8)
         whole = self.whole_pieces(text, starts, lengths)
-        get_long = self.tables.whole_long.get
-        for i in np.flatnonzero(lengths > SHORT).tolist():
-            whole[i] = get_long(pieces[i], ABSENT)
+        long = np.flatnonzero(lengths > SHORT)
+        whole[long] = [self.tables.whole_long.get(pieces[i], ABSENT) for i in long.tolist()]
 
         rest = np.flatnonzero(whole == ABSENT)
         counts = np.ones(len(pieces), np.int64)
@@ -106,15 +105,17 @@ class PieceEncoder:
 
         ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.
         """
-        low, high = short_keys(text, starts, np.minimum(lengths, SHORT))
-        found = self.tables.whole.find(low, high)
-        found[lengths > SHORT] = ABSENT
+        short = np.flatnonzero(lengths <= SHORT)
+        if len(short) == len(lengths):
+            return self.tables.whole.find(*short_keys(text, starts, lengths))
+        found = np.full(len(lengths), ABSENT)
+        found[short] = self.tables.whole.find(*short_keys(text, starts[short], lengths[short]))
         return found
 
     def _merge_one(
         self, pieces: Sequence[bytes], counts: NDArray[np.int64], number: int
     ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        first, _ = self.tables.first.of(np.frombuffer(pieces[number], np.uint8), np.zeros(1, np.int64))
+        first, _ = self.tables.first.of(pieces[number], np.zeros(1, np.int64))
         ids = merge_word(first.tolist(), self._ranks, self._results)
         counts[number] = len(ids)
         return np.array([number]), np.array(ids, np.uint32)
@@ -124,9 +125,7 @@ class PieceEncoder:
     ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
         words = [pieces[i] for i in numbers.tolist()]
         lengths = np.array([len(word) for word in words], np.int64)
-        first, starts = self.tables.first.of(
-            np.frombuffer(b"".join(words), np.uint8), np.cumsum(lengths) - lengths
-        )
+        first, starts = self.tables.first.of(b"".join(words), np.cumsum(lengths) - lengths)
         ids, kept = merge_words(first, starts, self.tables.merges)
         counts[numbers] = np.diff(np.append(np.searchsorted(kept, starts), len(kept)))
         return numbers, ids
@@ -134,7 +133,7 @@ class PieceEncoder:
     def _merge_long(
         self, pieces: Sequence[bytes], counts: NDArray[np.int64], number: int
     ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        first, _ = self.tables.first.of(np.frombuffer(pieces[number], np.uint8), np.zeros(1, np.int64))
+        first, _ = self.tables.first.of(pieces[number], np.zeros(1, np.int64))
         ids = merge_long(first, self.tables.merges)
         if ids is None:
             ids = np.array(self._reference(pieces[number]), np.uint32)

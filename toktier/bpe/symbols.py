@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .hashing import ABSENT
+from .memo import ranges
 from .tables import Merges, TokenBytes
 
 _CODE_POINTS = 0x110000
@@ -57,76 +58,79 @@ class FirstSymbols:
         """
         return bool((self.of_byte[0xC2:0xF5] == ABSENT).any())
 
-    def of(
-        self, text: NDArray[np.uint8], starts: NDArray[np.int64]
-    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    def of(self, text: bytes, starts: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """The first symbols of words of UTF-8, and where in them each word begins.
 
-        ``text``: uint8, all words one after another; ``starts``: int64, where each begins.
+        ``text``: all words one after another; ``starts``: int64, where each begins.
         """
-        symbols = self.of_byte.take(text)
-        if self.neighbours is None:
-            leads = np.flatnonzero(text & 0xC0 != 0x80)
-        else:
-            leads = np.flatnonzero(text >= 0xC0)
-        if len(leads) == 0:
-            return symbols, starts
-        code_points, lengths = _decode(text, leads)
+        data = np.frombuffer(text, np.uint8)
+        if self.neighbours is not None and text.isascii():
+            return self.of_byte.take(data), starts
+        code_points = np.frombuffer(text.decode("utf-8").encode("utf-32-le"), np.uint32)
+        at = np.flatnonzero(data.view(np.int8) >= -64)  # where characters begin
+        words = np.searchsorted(at, starts)
         whole = self.of_character.take(code_points)
-        certified = whole != ABSENT
         if self.neighbours is not None:
-            certified &= self.neighbours.allow(text, starts, leads, lengths, code_points)
-        leads, lengths = leads[certified], lengths[certified]
-        symbols[leads] = whole[certified]
-        kept = np.ones(len(text), np.bool_)
-        for extra in range(1, 4):
-            kept[leads[lengths > extra] + extra] = False
+            is_ascii = np.flatnonzero(code_points < 0x80)
+            whole[is_ascii] = self.of_byte.take(code_points[is_ascii])
+            whole[self.neighbours.forbid(data, at, words, code_points)] = ABSENT
+        broken = np.flatnonzero(whole == ABSENT)
+        if len(broken) == 0:
+            return whole, words
+        sizes = np.ones(len(at), np.int64)
+        sizes[broken] = np.diff(at, append=len(text))[broken]
+        before = np.cumsum(sizes) - sizes
+        symbols = np.repeat(whole, sizes)
+        symbols[ranges(before[broken], sizes[broken])] = self.of_byte.take(
+            data[ranges(at[broken], sizes[broken])]
+        )
+        starts = before[words]
         if self.lossy:
-            kept &= symbols != ABSENT
-        before = np.cumsum(kept, dtype=np.int64) - kept
-        return symbols[kept], before[starts]
+            kept = symbols != ABSENT
+            starts = (np.cumsum(kept) - kept)[starts]
+            symbols = symbols[kept]
+        return symbols, starts
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
     """Between which bytes a character may be a certified start.
 
-    ``row``: uint16 or int32 (0x110000,), the row of each character in ``before`` and ``after``, which are bit
-    sets over bytes, uint8 of shape (rows, 32): the last byte of what comes before, the first of what comes
-    after.  Byte 0xFF, which is in no UTF-8 text, stands for the edge of the word.
+    ``row``: int32 (0x110000,), the row of each character in ``before`` and ``after``, -1 for characters that
+    may always be one.  These are bit sets over bytes, uint8 of shape (rows, 32): the last byte of what comes
+    before, the first of what comes after.
     """
 
     row: NDArray[np.int32]
     before: NDArray[np.uint8]
     after: NDArray[np.uint8]
 
-    def allow(
+    def forbid(
         self,
-        text: NDArray[np.uint8],
-        starts: NDArray[np.int64],
-        leads: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        code_points: NDArray[np.int64],
-    ) -> NDArray[np.bool_]:
-        edge = np.zeros(len(text) + 1, np.bool_)
-        edge[starts] = edge[len(text)] = True
-        stops = leads + lengths
-        before = np.where(edge[leads], np.uint8(0xFF), text[leads - 1])
-        after = np.where(edge[stops], np.uint8(0xFF), text.take(stops, mode="clip"))
+        data: NDArray[np.uint8],
+        at: NDArray[np.int64],
+        words: NDArray[np.int64],
+        code_points: NDArray[np.uint32],
+    ) -> NDArray[np.int64]:
+        """The numbers of the characters whose neighbours are not of the allowed kind.
+
+        ``data``: UTF-8; ``at``: where characters begin; ``words``: the numbers of those that begin a word.
+        """
         row = self.row.take(code_points)
-        allowed = self.before[row, before >> 3] >> (before & 7) & self.after[row, after >> 3] >> (after & 7) & 1
-        return allowed.view(np.bool_)
+        asked = np.flatnonzero(row >= 0)
+        row = row[asked]
+        edge = np.zeros(len(at) + 1, np.bool_)
+        edge[words] = edge[-1] = True
+        before = data[at[asked] - 1]
+        after = data.take(np.append(at, 0)[asked + 1])
+        clash = ~edge[asked] & ~_bit(self.before, row, before)
+        clash |= ~edge[asked + 1] & ~_bit(self.after, row, after)
+        return asked[clash]
 
 
-def _decode(text: NDArray[np.uint8], leads: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Code points and UTF-8 lengths of the characters at ``leads``."""
-    first = text[leads].astype(np.int64)
-    length = 1 + (first >= 0xC0).astype(np.int64) + (first >= 0xE0) + (first >= 0xF0)
-    code = np.where(first < 0x80, first, first & (0x7F >> length))
-    for extra in range(1, 4):
-        more = np.flatnonzero(length > extra)
-        code[more] = code[more] << 6 | (text[leads[more] + extra] & 0x3F)
-    return code, length
+def _bit(sets: NDArray[np.uint8], row: NDArray[np.int32], byte: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    bits = sets.ravel().take(row.astype(np.int64) * 32 + (byte >> 3))
+    return (bits >> (byte & 7) & 1).view(np.bool_)
 
 
 def certified_starts(
@@ -138,13 +142,15 @@ def certified_starts(
     """
     least = _LeastRanks(tokens, merges)
     of_character = np.full(_CODE_POINTS, ABSENT, np.uint32)
-    row = np.zeros(_CODE_POINTS, np.int32)
+    row = np.full(_CODE_POINTS, -1, np.int32)
     before, after = [], []
     for character, token, greatest, left_ends, right_ends in _single_tokens(tokens, merges, of_byte):
         of_character[character] = token
-        row[character] = len(before)
-        before.append(least.as_right(left_ends) > greatest)
-        after.append(least.as_left(right_ends) > greatest)
+        left, right = least.as_right(left_ends) > greatest, least.as_left(right_ends) > greatest
+        if not (left.all() and right.all()):
+            row[character] = len(before)
+            before.append(left)
+            after.append(right)
 
     def bits(rows: list[NDArray[np.bool_]]) -> NDArray[np.uint8]:
         return np.packbits(np.array(rows, np.bool_).reshape(-1, 256), axis=1, bitorder="little")
