@@ -204,9 +204,7 @@ class AddedTokenMatcher:
         if "" in self._index:
             return "an added token has an empty normalized content, on which the reference aborts"
         if len(self._index) < len(self._tokens):
-            return (
-                "two added tokens have the same normalized content; which one the reference takes is chance"
-            )
+            return "two added tokens have the same normalized content; which one the reference takes is chance"
         if any(token.rstrip for token in self._tokens):
             for token in self._tokens:
                 if _is(token.content[0], _SPACE):

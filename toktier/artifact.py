@@ -86,9 +86,7 @@ def decompress(data: bytes, where: str) -> bytes:
     try:
         return lzma.decompress(data)
     except (lzma.LZMAError, EOFError) as problem:
-        raise ArtifactError(
-            f"{where} is not a whole .xz file ({problem}); copy or download it again"
-        ) from problem
+        raise ArtifactError(f"{where} is not a whole .xz file ({problem}); copy or download it again") from problem
 
 
 def parse_object(data: bytes, where: str) -> dict[str, Any]:
@@ -98,9 +96,7 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
     """
 
     def refuse(constant: str) -> NoReturn:
-        raise ArtifactError(
-            f"{where} holds the number {constant}, which JSON does not know; correct the file"
-        )
+        raise ArtifactError(f"{where} holds the number {constant}, which JSON does not know; correct the file")
 
     if not data:
         raise ArtifactError(f"{where} is empty; copy or download it again")

@@ -37,9 +37,7 @@ def join(texts: Sequence[PreparedText]) -> tuple[PreparedText, NDArray[np.int64]
     return PreparedText(whole, starts, stops, ids, False), seams
 
 
-def split(
-    ids: NDArray[np.uint32], added: NDArray[np.int64], seams: NDArray[np.int64]
-) -> list[NDArray[np.uint32]]:
+def split(ids: NDArray[np.uint32], added: NDArray[np.int64], seams: NDArray[np.int64]) -> list[NDArray[np.uint32]]:
     """The ids of each text: cut at the made-up tokens, which are left out."""
     ends = added[seams].tolist()
     starts = [0, *(end + 1 for end in ends[:-1])]

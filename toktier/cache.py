@@ -193,9 +193,7 @@ def _pack(key: str, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]
         start = _aligned(_PREAMBLE.size + len(text))
     text = text.ljust(start - _PREAMBLE.size)
     body = b"".join(chunk.ljust(_aligned(len(chunk)), b"\0") for chunk in chunks.values())
-    preamble = _PREAMBLE.pack(
-        _MAGIC, _VERSION, len(text), zlib.crc32(text), zlib.crc32(body), start + len(body)
-    )
+    preamble = _PREAMBLE.pack(_MAGIC, _VERSION, len(text), zlib.crc32(text), zlib.crc32(body), start + len(body))
     return preamble + text + body
 
 

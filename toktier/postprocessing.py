@@ -121,7 +121,7 @@ class PostProcessor:
         """How many ids :meth:`finish` makes of ``count`` ids of the model."""
         kept = self.kept(count, add_special_tokens)
         special = len(self.prefix) + len(self.suffix) if add_special_tokens else 0
-        whole = kept.stop - kept.start + special
+        whole: int = kept.stop - kept.start + special
         return max(whole, self._padded_length(whole))
 
     def finish_batch(

@@ -98,9 +98,7 @@ def _from_directory(folder: Path, name: str) -> Artifact:
             "Save it with `transformers` (`AutoTokenizer.from_pretrained(...).save_pretrained(...)`)"
         )
     data = file.read_bytes()
-    present = {
-        side: (folder / side).read_bytes() for side in side_files.SIDE_FILES if (folder / side).is_file()
-    }
+    present = {side: (folder / side).read_bytes() for side in side_files.SIDE_FILES if (folder / side).is_file()}
     return Artifact.from_bytes(side_files.merge(data, present, name), name)
 
 

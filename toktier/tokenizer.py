@@ -7,16 +7,14 @@ What is decided here is which backend runs, in how many parts, and what happens 
 
 from __future__ import annotations
 
-import os
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +40,9 @@ from .errors import (
 )
 from .explanation import Explanation
 from .front import Front
+from .parallel import groups, map_parts, thread_count
 from .patterns.charsets import engine_version
-from .pipeline import Normalizer, NormalizerSequence, UnicodeForm
+from .pipeline import BPE, Normalizer, NormalizerSequence, UnicodeForm
 from .postprocessing import PostProcessor
 from .segments import NO_IDS, PreparedText
 
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
     import tokenizers
 
 Special = Literal["encode", "text", "raise"]
-Part = TypeVar("Part")
-Result = TypeVar("Result")
 
 BACKENDS = ("auto", "reference", "python", "numpy")
 
@@ -76,6 +73,17 @@ class Encoding:
     ids: NDArray[np.uint32]
     offsets: NDArray[np.int64]
     byte_offsets: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One piece at ``start..stop`` (characters of the normalized text); ``added``: it is an added token."""
+
+    text: str
+    start: int
+    stop: int
+    added: bool
+    ids: tuple[int, ...]
 
 
 class Tokenizer:
@@ -110,9 +118,9 @@ class Tokenizer:
         self._cuts: SafeCuts | None = None
         engine = self._compiled.engine
         if engine is not None and self._unsupported is None:
-            pieces = PieceEncoder(engine.pieces, self._reference_piece)
-            self._backends["python"] = PythonBackend(engine.split, pieces)
-            self._backends["numpy"] = NumpyBackend(engine.split, pieces)
+            self._pieces = PieceEncoder(engine.pieces, self._reference_piece)
+            self._backends["python"] = PythonBackend(engine.split, self._pieces)
+            self._backends["numpy"] = NumpyBackend(engine.split, self._pieces)
             self._cuts = SafeCuts(self._compiled.pipeline, engine.split, self._compiled.inert)
         self.backend = backend
         self._check_backend(backend)
@@ -133,6 +141,14 @@ class Tokenizer:
     def backends(self) -> tuple[str, ...]:
         """The backends that can run this tokenizer, exactly."""
         return ("reference", *self._backends)
+
+    @property
+    def model(self) -> str:
+        """The kind of model, for example ``"byte-level BPE"``."""
+        model = self._compiled.pipeline.model
+        if not isinstance(model, BPE):
+            return model.type
+        return "byte-level BPE" if self._compiled.alphabet else "BPE"
 
     @cached_property
     def vocab_size(self) -> int:
@@ -212,12 +228,13 @@ class Tokenizer:
     ) -> NDArray[np.uint32]:
         """The same as a uint32 array, without a Python list in between."""
         self._check(text, special)
+        workers = thread_count(threads)
         if self._is_reference(backend):
             with _own_errors(text):
                 return self._reference.ids(text, add_special_tokens, special, max_length)
         room = self._post.room(add_special_tokens, max_length)
         with _own_errors(text):
-            parts = list(self._parts(text, special, backend, room, threads))
+            parts = list(self._parts(text, special, backend, room, workers))
         ids = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else NO_IDS
         return self._post.finish(ids, add_special_tokens, max_length)
 
@@ -253,6 +270,9 @@ class Tokenizer:
         threads: int | None = None,
     ) -> list[NDArray[np.uint32]]:
         """The same as uint32 arrays."""
+        if isinstance(texts, str | bytes):
+            raise TextTypeError(f"encode_batch takes a list of texts, not one {type(texts).__name__}")
+        workers = thread_count(threads)
         texts = list(texts)
         for text in texts:
             self._check(text, special)
@@ -264,8 +284,9 @@ class Tokenizer:
         def encode_group(group: Sequence[str]) -> list[NDArray[np.uint32]]:
             return self._encode_group(group, special, backend, room)
 
-        groups = list(_groups(texts, _threads(threads)))
-        found = [ids for group in _map(encode_group, groups, threads) for ids in group]
+        size = max(_PART, min(_BLOCK, sum(map(len, texts)) // workers))
+        grouped = map_parts(encode_group, list(groups(texts, size)), workers)
+        found = [ids for group in grouped for ids in group]
         return self._post.finish_batch(found, add_special_tokens, max_length)
 
     def encode_with_offsets(
@@ -301,8 +322,9 @@ class Tokenizer:
         With a limit the text is read only as far as needed, wherever it can be cut at safe places.
         """
         self._check(text, special)
-        if limit is not None and limit < 0:
-            raise OptionError(f"limit must not be negative, but is {limit}")
+        workers = thread_count(threads)
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise OptionError(f"limit must be a natural number or None, but is {limit!r}")
         if self._is_reference(backend):
             found = len(self.encode_to_numpy(text, add_special_tokens, special=special, backend=backend))
             return found if limit is None else min(found, limit + 1)
@@ -312,28 +334,40 @@ class Tokenizer:
             wanted = room if wanted is None else min(room, wanted)
         total = 0
         with _own_errors(text):
-            for part in self._parts(text, special, backend, wanted, threads):
+            for part in self._parts(text, special, backend, wanted, workers):
                 total += len(part)
         found = self._post.length(total, add_special_tokens)
         return found if limit is None else min(found, limit + 1)
 
+    def pieces(
+        self, text: str, *, special: Special = "encode", backend: str | None = None
+    ) -> tuple[str, list[Piece]]:
+        """The normalized text, and the pieces that it is cut into, with their ids.  For inspection.
+
+        Raises :class:`~toktier.errors.BackendUnsupportedError` where only the reference runs the tokenizer.
+        """
+        normal, starts = self.piece_starts(text, special=special, backend=backend)
+        prepared = self._prepare(text, special)
+        added = dict(zip(prepared.starts.tolist(), prepared.ids.tolist(), strict=True))
+        found = []
+        for start, stop in pairwise([*starts.tolist(), len(normal)]):
+            piece = normal[start:stop]
+            ids = (added[start],) if start in added else self._piece_ids(piece)
+            found.append(Piece(piece, start, stop, start in added, ids))
+        return normal, found
+
     def piece_starts(
         self, text: str, *, special: Special = "encode", backend: str | None = None
     ) -> tuple[str, NDArray[np.int64]]:
-        """The normalized text, and where in it the pre-tokenizer's pieces begin (in characters).
+        """The normalized text, and where in it the pieces begin (int64, in characters).
 
-        An added token counts as one piece.  For inspection and tests.
+        An added token counts as one piece.
         """
         self._check(text, special)
         if self._is_reference(backend):
-            raise BackendUnsupportedError(
-                "the reference shows no pieces; "
-                + (
-                    f"{self.name} has no other backend: {self._unsupported}"
-                    if self._unsupported
-                    else 'use backend="python" or "numpy"'
-                )
-            )
+            only = f"{self.name} has no other backend: {self._unsupported}"
+            hint = only if self._unsupported else 'use backend="python" or "numpy"'
+            raise BackendUnsupportedError(f"the reference shows no pieces; {hint}")
         with _own_errors(text):
             prepared = self._prepare(text, special)
             return prepared.text, self._engine(text, backend).piece_starts(prepared)
@@ -371,7 +405,7 @@ class Tokenizer:
     # --- how a text is encoded --------------------------------------------------------
 
     def _parts(
-        self, text: str, special: Special, backend: str | None, wanted: int | None, threads: int | None
+        self, text: str, special: Special, backend: str | None, wanted: int | None, threads: int
     ) -> Iterator[NDArray[np.uint32]]:
         """The model's ids, part by part, from the left; stops once there are ``wanted`` of them."""
         if wanted is None:
@@ -393,10 +427,8 @@ class Tokenizer:
             wanted += max(_BLOCK, wanted - start)
         return len(text)
 
-    def _model_ids(
-        self, text: str, special: Special, backend: str | None, threads: int | None
-    ) -> NDArray[np.uint32]:
-        workers = 1 if len(text) < 2 * _PART else min(_threads(threads), len(text) // _PART)
+    def _model_ids(self, text: str, special: Special, backend: str | None, threads: int) -> NDArray[np.uint32]:
+        workers = max(1, min(threads, len(text) // _PART))
         size = max(_PART, min(_BLOCK, -(-len(text) // workers)))
         edges = [0]
         while edges[-1] < len(text) and len(text) - edges[-1] > size + size // 4:
@@ -410,7 +442,7 @@ class Tokenizer:
 
         if len(parts) < 2:
             return encode(text)
-        return np.concatenate(_map(encode, parts, workers))
+        return np.concatenate(map_parts(encode, parts, workers))
 
     def _encode_group(
         self, texts: Sequence[str], special: Special, backend: str | None, wanted: int | None
@@ -439,23 +471,29 @@ class Tokenizer:
         return found
 
     def _prepare(self, text: str, special: Special) -> PreparedText:
-        if special == "raise":
-            self._raise_special(text)
         return self._front.prepare(text, skip_special=special == "text")
 
     def _raise_special(self, text: str) -> None:
-        found = self._front.prepare(text)
-        kinds = {token.id: token for token in self._compiled.pipeline.added_tokens if token.special}
-        for start, id in zip(found.starts.tolist(), found.ids.tolist(), strict=True):
-            if id in kinds:
-                content = kinds[id].content
-                at = text.find(content) if not found.unchanged else text.find(content, start)
-                raise SpecialTokenError(
-                    f"the text contains the special token {content!r} at character {at}; pass "
-                    'special="encode" to make its id of it, or special="text" to encode it as plain text',
-                    content,
-                    at,
-                )
+        """Raise for the first special token that the reference would find in ``text``."""
+        special = {token.id: token.content for token in self._compiled.pipeline.added_tokens if token.special}
+        with _own_errors(text):
+            for start, id in self._added_tokens(text):
+                if id in special:
+                    raise SpecialTokenError(
+                        f"the text contains the special token {special[id]!r} at character {start}; pass "
+                        'special="encode" to make its id of it, or special="text" to encode it as plain text',
+                        special[id],
+                        start,
+                    )
+
+    def _added_tokens(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where in the raw text added tokens begin, and their ids."""
+        prepared = None if self._front.unsupported else self._front.prepare(text)
+        if prepared is not None and prepared.unchanged:
+            yield from zip(prepared.starts.tolist(), prepared.ids.tolist(), strict=True)
+        elif prepared is None or len(prepared.ids):  # the reference knows where they were before normalizing
+            found = self._reference.plain.encode(text, add_special_tokens=False)
+            yield from ((start, id) for (start, _), id in zip(found.offsets, found.ids, strict=True))
 
     def _engine(self, text: str, backend: str | None) -> Backend:
         """The engine of our own for a text; not to be asked where the reference runs."""
@@ -470,9 +508,7 @@ class Tokenizer:
     def _check_backend(self, backend: str | None) -> str:
         chosen = self.backend if backend is None else backend
         if chosen not in BACKENDS:
-            raise UnknownBackendError(
-                f"there is no backend {chosen!r}; the backends are {', '.join(BACKENDS)}"
-            )
+            raise UnknownBackendError(f"there is no backend {chosen!r}; the backends are {', '.join(BACKENDS)}")
         if chosen not in ("auto", "reference") and not self._backends:
             raise BackendUnsupportedError(
                 f"the {chosen} backend cannot run {self.name} exactly: {self._unsupported}; "
@@ -480,22 +516,21 @@ class Tokenizer:
             )
         return chosen
 
-    @staticmethod
-    def _check(text: object, special: object) -> None:
+    def _check(self, text: object, special: object) -> None:
         if not isinstance(text, str):
             hint = "; decode it first: text.decode('utf-8')" if isinstance(text, bytes | bytearray) else ""
             raise TextTypeError(f"the text must be a str, not {type(text).__name__}{hint}")
         if special not in ("encode", "text", "raise"):
             raise OptionError(f'special must be "encode", "text" or "raise", not {special!r}')
+        if special == "raise":
+            self._raise_special(text)
 
     # --- offsets, and the reference's model for one piece ---------------------------------
 
     @property
     def _gives_offsets(self) -> bool:
         engine = self._compiled.engine
-        return (
-            engine is not None and engine.byte_level and _form(self._compiled.pipeline.normalizer) is not None
-        )
+        return engine is not None and engine.byte_level and _form(self._compiled.pipeline.normalizer) is not None
 
     @property
     def _is_lossy(self) -> bool:
@@ -537,6 +572,9 @@ class Tokenizer:
             positions=positions,
         )
         return self._post.finish(ids, add_special_tokens, max_length), result
+
+    def _piece_ids(self, piece: str) -> tuple[int, ...]:
+        return tuple(self._pieces.encode([piece.encode("utf-8")])[0].tolist())
 
     def _reference_piece(self, piece: bytes) -> list[int]:
         text = piece.decode("utf-8")
@@ -591,50 +629,6 @@ def _own_errors(*texts: str) -> Iterator[None]:
                     found.start(),
                 ) from None
         raise
-
-
-# --- parts and threads --------------------------------------------------------------
-
-
-def _threads(wanted: int | None) -> int:
-    if wanted is None:
-        return usable_cores()
-    if wanted < 1:
-        raise OptionError(f"threads must be at least 1, but is {wanted}")
-    return wanted
-
-
-def usable_cores() -> int:
-    """The cores that this process may run on."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on macOS and Windows
-        return os.cpu_count() or 1
-
-
-def _groups(texts: Sequence[str], threads: int) -> Iterator[list[str]]:
-    """Consecutive texts that are worth one call together."""
-    size = max(_PART, min(_BLOCK, sum(map(len, texts)) // threads))
-    group: list[str] = []
-    length = 0
-    for text in texts:
-        if group and length + len(text) > size:
-            yield group
-            group, length = [], 0
-        group.append(text)
-        length += len(text)
-    if group:
-        yield group
-
-
-def _map(function: Callable[[Part], Result], parts: Sequence[Part], threads: int | None) -> list[Result]:
-    """``function`` of each part, on several threads if there are several of both."""
-    workers = min(_threads(threads), len(parts))
-    if workers < 2:
-        return [function(part) for part in parts]
-    # A pool for this call alone: one that lives on would not survive a fork.
-    with ThreadPoolExecutor(workers, thread_name_prefix="toktier") as pool:
-        return list(pool.map(function, parts))
 
 
 # --- instances ------------------------------------------------------------------------

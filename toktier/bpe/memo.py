@@ -46,7 +46,7 @@ class Memo(Generic[Piece]):
     """
 
     def __init__(self, encode: Callable[[list[Piece]], IdsAndCounts], budget: int = 64 << 20) -> None:
-        self._encode = encode
+        self._encode: Callable[[list[Piece]], IdsAndCounts] = encode
         self._budget = budget
         self._entries: _Entries[Piece] = _Entries()
         self._lock = threading.Lock()
@@ -98,7 +98,8 @@ def ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.i
     total = int(ends[-1]) if len(ends) else 0
     if bool((counts == 1).all()):  # as is usual
         return starts
-    return np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    shifts: NDArray[np.int64] = np.repeat(starts - (ends - counts), counts)
+    return np.arange(total) + shifts
 
 
 _memos: weakref.WeakSet[Memo[str] | Memo[bytes]] = weakref.WeakSet()

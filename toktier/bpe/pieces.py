@@ -77,18 +77,18 @@ class PieceEncoder:
         counts = np.ones(len(pieces), np.int64)
         results: list[tuple[NDArray[np.int64], NDArray[np.uint32]]] = []  # piece numbers, their ids in a row
         rest = rest[np.argsort(lengths[rest], kind="stable")]  # words of a length finish together
-        medium, long = (int(i) for i in np.searchsorted(lengths[rest], (_MEDIUM, _LONG), side="right"))
-        one_by_one = rest[medium:long] if long - medium < _FEW else rest[:0]
-        together = rest[: long - len(one_by_one)]
+        medium, last = np.searchsorted(lengths[rest], (_MEDIUM, _LONG), side="right").tolist()
+        one_by_one = rest[medium:last] if last - medium < _FEW else rest[:0]
+        together = rest[: last - len(one_by_one)]
         if len(together) < _FEW:
-            one_by_one, together = rest[:long], rest[:0]
+            one_by_one, together = rest[:last], rest[:0]
         for i in one_by_one.tolist():
             results.append(self._merge_one(pieces, counts, i))
         size = np.cumsum(lengths[together])
         for batch in np.split(together, np.searchsorted(size, np.arange(_BATCH, int(lengths.sum()), _BATCH))):
             if len(batch):
                 results.append(self._merge_batch(pieces, counts, batch))
-        for i in rest[long:].tolist():
+        for i in rest[last:].tolist():
             results.append(self._merge_long(pieces, counts, i))
 
         starts = np.cumsum(counts) - counts

@@ -81,9 +81,7 @@ class FirstSymbols:
         sizes[broken] = np.diff(at, append=len(text))[broken]
         before = np.cumsum(sizes) - sizes
         symbols = np.repeat(whole, sizes)
-        symbols[ranges(before[broken], sizes[broken])] = self.of_byte.take(
-            data[ranges(at[broken], sizes[broken])]
-        )
+        symbols[ranges(before[broken], sizes[broken])] = self.of_byte.take(data[ranges(at[broken], sizes[broken])])
         starts = before[words]
         if self.lossy:
             kept = symbols != ABSENT
@@ -143,7 +141,8 @@ def certified_starts(
     least = _LeastRanks(tokens, merges)
     of_character = np.full(_CODE_POINTS, ABSENT, np.uint32)
     row = np.full(_CODE_POINTS, -1, np.int32)
-    before, after = [], []
+    before: list[NDArray[np.bool_]] = []
+    after: list[NDArray[np.bool_]] = []
     for character, token, greatest, left_ends, right_ends in _single_tokens(tokens, merges, of_byte):
         of_character[character] = token
         left, right = least.as_right(left_ends) > greatest, least.as_left(right_ends) > greatest

@@ -17,6 +17,8 @@ encoded once, and neighbours are joined at the first token that they share.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -69,7 +71,7 @@ def _join(symbols: NDArray[np.uint32], stride: int, merges: Merges) -> NDArray[n
     joints: dict[tuple[int, int], tuple[int, int] | None] = {}
     parts: list[NDArray[np.uint32]] = []
     entered = int(bounds[which[0]])  # first token taken from the current window
-    for here, there in zip(which, which[1:], strict=False):
+    for here, there in pairwise(which):
         if (here, there) not in joints:
             joints[here, there] = _shared(
                 begin,

@@ -23,9 +23,9 @@ from ..errors import (
     UnknownBackendError,
     UnknownTokenizerError,
 )
-from ..tokenizer import Tokenizer, usable_cores
+from ..parallel import usable_cores
+from ..tokenizer import Tokenizer
 from . import BAD_DATA, BAD_USAGE, OK, say
-from .inspection import TokenBytes, model_kind, pieces_of, shown
 from .reading import STANDARD_INPUT, UnreadableError, decode_text, parse_ids, read_ids, read_text, shown_name
 from .running import Bar, in_order
 
@@ -251,7 +251,7 @@ def _inspect(args: argparse.Namespace) -> int:
         ) from None
     about: dict[str, Any] = {
         **tok.explain().as_dict(),
-        "model": model_kind(tok),
+        "model": tok.model,
         "vocabulary": tok.vocab_size,
     }
     lines = [str(tok.explain()), f"{'model':12} {about['model']}, {tok.vocab_size} ids"]
@@ -278,12 +278,16 @@ def _inspect_text(tok: Tokenizer, text: str) -> tuple[dict[str, Any], list[str]]
     tokens = f"{len(ids)} tokens" + (f", {around} of them added around the text" if around else "")
     lines = [f"{'text':12} {len(text)} characters, {size} bytes, {tokens}"]
     try:
-        normal, pieces = pieces_of(tok, text)
+        normal, pieces = tok.pieces(text)
     except BackendUnsupportedError:
         about["pieces"] = None
         lines += [f"{'pieces':12} not known: the reference does not show them", ""]
         table = _offsets_table(tok, ids, whole.offsets.tolist(), whole.byte_offsets.tolist())
         return about, [*lines, table.decode().rstrip("\n")]
+
+    def names(ids: Sequence[int]) -> list[bytes]:
+        return [tok.decode_bytes([id]) for id in ids]
+
     about["normalized"] = normal
     about["pieces"] = [
         {
@@ -291,7 +295,10 @@ def _inspect_text(tok: Tokenizer, text: str) -> tuple[dict[str, Any], list[str]]
             "start": piece.start,
             "stop": piece.stop,
             "added": piece.added,
-            "tokens": [{"id": id, "text": _text_or_none(token), "hex": token.hex()} for id, token in piece.tokens],
+            "tokens": [
+                {"id": id, "text": _text_or_none(token), "hex": token.hex()}
+                for id, token in zip(piece.ids, names(piece.ids), strict=True)
+            ],
         }
         for piece in pieces
     ]
@@ -301,10 +308,17 @@ def _inspect_text(tok: Tokenizer, text: str) -> tuple[dict[str, Any], list[str]]
     where = "characters" if normal == text else "characters of the normalized text"
     lines += [f"{'pieces':12} {len(pieces)}; start..stop in {where}, piece, tokens", ""]
     for piece in pieces:
-        names = [str(id) if len(piece.tokens) == 1 else f"{id} {shown(token)}" for id, token in piece.tokens]
+        tokens_of = [f"{id} {_shown(token)}" for id, token in zip(piece.ids, names(piece.ids), strict=True)]
+        parts = [str(id) for id in piece.ids] if len(piece.ids) == 1 else tokens_of
         note = "  (added token)" if piece.added else ""
-        lines.append(f"{_span((piece.start, piece.stop)):>14}  {piece.text!r} = {' + '.join(names)}{note}")
+        lines.append(f"{_span((piece.start, piece.stop)):>14}  {piece.text!r} = {' + '.join(parts)}{note}")
     return about, lines
+
+
+def _shown(token: bytes) -> str:
+    """A token as Python would write it: a string, or bytes where a character is incomplete."""
+    text = _text_or_none(token)
+    return repr(token) if text is None else repr(text)
 
 
 def _text_or_none(token: bytes) -> str | None:
@@ -323,13 +337,13 @@ def _tokenizers(args: argparse.Namespace) -> int:
             "default": name == DEFAULT,
             "fingerprint": tok.fingerprint,
             "vocabulary": tok.vocab_size,
-            "model": model_kind(tok),
+            "model": tok.model,
             "licence": LICENCES[name],
         }
         if args.json:
             _write(_json(fields))
         mark = " (default)" if name == DEFAULT else ""
-        rows.append((name + mark, str(tok.vocab_size), model_kind(tok), LICENCES[name], tok.fingerprint))
+        rows.append((name + mark, str(tok.vocab_size), tok.model, LICENCES[name], tok.fingerprint))
     if not args.json:
         _write(_table(("name", "vocabulary", "model", "licence", "fingerprint (SHA-256)"), rows))
     return OK
@@ -339,9 +353,8 @@ def _tokenizers(args: argparse.Namespace) -> int:
 
 
 def _offsets_table(tok: Tokenizer, ids: list[int], spans: list[list[int]], byte_spans: list[list[int]]) -> bytes:
-    names = TokenBytes(tok)
     rows = [
-        (str(id), _span(span), _span(byte_span), shown(names[id]))
+        (str(id), _span(span), _span(byte_span), _shown(tok.decode_bytes([id])))
         for id, span, byte_span in zip(ids, spans, byte_spans, strict=True)
     ]
     return _table(("id", "characters", "bytes", "token"), rows)

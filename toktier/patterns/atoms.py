@@ -35,7 +35,8 @@ class Atoms:
 
     def of(self, expression: SetExpr) -> NDArray[np.bool_]:
         """The atoms of one of ``sets``, shape (count,)."""
-        return self.member[self.sets.index(expression)]
+        row: NDArray[np.bool_] = self.member[self.sets.index(expression)]
+        return row
 
 
 def atoms_of(sets: Sequence[SetExpr]) -> Atoms:

@@ -91,9 +91,7 @@ class Splitter:
         """Lane edges: 0, closing positions near multiples of the lane length, and the text's length."""
         count = len(atoms)
         lanes = min(_MOST_LANES, count // _LANE)
-        edges = (
-            np.linspace(0, count, lanes + 1).astype(np.int64)[1:-1] if lanes > 1 else np.empty(0, np.int64)
-        )
+        edges = np.linspace(0, count, lanes + 1).astype(np.int64)[1:-1] if lanes > 1 else np.empty(0, np.int64)
         found = [np.array([0, count])]
         for reach in _SEARCH:
             if len(edges) == 0:
