@@ -371,7 +371,7 @@ WHITE_SPACE = (
 
 
 def strip_texts(literal: str) -> list[str]:
-    texts = [f"a{left}{literal}{right}b" for left in WHITE_SPACE for right in WHITE_SPACE[:6]]
+    texts = [f"a{left}{literal}{right}b" for left in WHITE_SPACE for right in ("", " ", "\r\n")]
     for space in WHITE_SPACE:
         texts += [
             space + literal,
@@ -385,11 +385,10 @@ def strip_texts(literal: str) -> list[str]:
 @backends
 def test_white_space_around_literals_of_phi4(backend: str) -> None:
     """15: every added token of this tokenizer strips both sides."""
-    check("phi4", "a <X><X> b", backend)
     literal = sorted(
         token.content for token in reference("phi4").get_added_tokens_decoder().values() if token.lstrip
     )[0]
-    for text in strip_texts(literal):
+    for text in (f"a {literal}{literal} b", *strip_texts(literal)):
         check("phi4", text, backend)
 
 
@@ -398,7 +397,6 @@ def test_white_space_around_literals_of_phi4(backend: str) -> None:
     [
         ("gpt2", ("lstrip",), False),
         ("gpt2", ("rstrip",), True),
-        ("gpt2", ("lstrip", "rstrip"), True),
         ("qwen3", ("lstrip", "rstrip"), True),
         ("llama3_1", ("lstrip", "rstrip"), False),
     ],
@@ -412,8 +410,7 @@ def test_white_space_around_literals(name: str, strips: tuple[str, ...], normali
             check_variant(ours, engine, text, backend)
 
 
-@pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize("name", ["gpt2", "qwen3"])
+@pytest.mark.parametrize(("name", "normalized"), [("gpt2", False), ("gpt2", True), ("qwen3", True)])
 def test_single_word_literals(name: str, normalized: bool, tmp_path: Path) -> None:
     """16: word characters are Unicode's: marks, joiners and letter numbers, but not superscripts."""
     token = {"content": "zqxj", "single_word": True, "normalized": normalized}
