@@ -14,7 +14,7 @@ from .memo import IdsAndCounts, ranges
 from .symbols import FirstSymbols
 from .tables import PADDING, SHORT, Merges, TokenBytes, short_keys
 from .windows import merge_long
-from .word import PairRanks, merge_word
+from .word import PairRanks, merge_long_word, merge_word
 
 #: Pieces above this many bytes are encoded by windows.
 _LONG = 400
@@ -134,8 +134,11 @@ class PieceEncoder:
         self, pieces: Sequence[bytes], counts: NDArray[np.int64], number: int
     ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
         first, _ = self.tables.first.of(pieces[number], np.zeros(1, np.int64))
-        ids = merge_long(first, self.tables.merges)
+        ids = merge_long(first, self.tables.merges, self._merge_long_word)
         if ids is None:
             ids = np.array(self._reference(pieces[number]), np.uint32)
         counts[number] = len(ids)
         return np.array([number]), ids
+
+    def _merge_long_word(self, symbols: list[int]) -> tuple[list[int], list[int]]:
+        return merge_long_word(symbols, self._ranks, self._results)

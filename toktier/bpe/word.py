@@ -1,8 +1,12 @@
-"""BPE on one word at a time, in plain Python: for a handful of words this beats arrays."""
+"""BPE on one word at a time, in plain Python: for a handful of words this beats arrays.
+
+:func:`merge_word` is the algorithm as the textbook has it; :func:`merge_long_word` does the same with a queue.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 from .hashing import ABSENT, MULTIPLIER, PairTable
@@ -57,3 +61,37 @@ def merge_word(symbols: list[int], ranks: PairRanks, results: Sequence[int]) -> 
             pairs[at - 1] = ranks[symbols[at - 1] << shift | symbols[at]]
         del pairs[at]
     return symbols
+
+
+def merge_long_word(symbols: list[int], ranks: PairRanks, results: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The same for a long word, in O(n log n): a queue of pairs, and links between what is left.
+
+    Returns the symbols left and the index in ``symbols`` of the first part of each.
+    """
+    count, shift = len(symbols), ranks.shift
+    symbols = [*symbols, -1]
+    following = [*range(1, count + 1), count]
+    preceding = [count, *range(count)]  # index `count` is the place beyond either end
+    rank_at = [ranks[a << shift | b] for a, b in pairwise(symbols[:count])]
+    rank_at += [NO_RULE] * (count + 1 - len(rank_at))
+    queue = [rank << 32 | at for at, rank in enumerate(rank_at) if rank != NO_RULE]
+    heapify(queue)
+    while queue:
+        rank, at = divmod(heappop(queue), 1 << 32)
+        if rank_at[at] != rank:
+            continue  # the pair has changed since
+        gone = following[at]
+        after = following[gone]
+        symbols[at] = results[rank]
+        rank_at[gone] = NO_RULE
+        symbols[gone] = -1
+        following[at] = after
+        preceding[after] = at
+        for left, right in ((preceding[at], at), (at, after)):
+            if left == count:
+                continue
+            rank_at[left] = NO_RULE if right == count else ranks[symbols[left] << shift | symbols[right]]
+            if rank_at[left] != NO_RULE:
+                heappush(queue, rank_at[left] << 32 | left)
+    first = [at for at in range(count) if symbols[at] >= 0]
+    return [symbols[at] for at in first], first
