@@ -54,7 +54,7 @@ Special = Literal["encode", "text", "raise"]
 BACKENDS = ("auto", "reference", "python", "numpy")
 
 #: ``auto`` takes the ``numpy`` backend for texts of at least this many characters.
-_LONG_TEXT = 6_000
+_LONG_TEXT = 12_000
 #: Characters that are encoded in one go; longer texts are cut at safe places.
 _BLOCK = 1 << 20
 #: A part of a text that is worth a thread, in characters.
@@ -112,7 +112,7 @@ class Tokenizer:
         self._compiled: Compiled = compiled(artifact)
         self._post = PostProcessor.from_pipeline(self._compiled.pipeline)
         self._front = Front(self._compiled.pipeline, inert=self._compiled.inert)
-        self._reference = Reference(artifact, self._compiled.pipeline)
+        self._reference = Reference(artifact)
         self._unsupported = self._compiled.reason or self._front.unsupported or self._post.unsupported
         self._backends: dict[str, Backend] = {}
         self._cuts: SafeCuts | None = None
@@ -231,7 +231,10 @@ class Tokenizer:
         workers = thread_count(threads)
         if self._is_reference(backend):
             with _own_errors(text):
-                return self._reference.ids(text, add_special_tokens, special, max_length)
+                if max_length is None or not self._truncates_alone:
+                    return self._reference.ids(text, add_special_tokens, special, max_length)
+                ids = self._reference.ids(text, False, special, None)
+            return self._post.finish(ids, add_special_tokens, max_length)
         room = self._post.room(add_special_tokens, max_length)
         with _own_errors(text):
             parts = list(self._parts(text, special, backend, room, workers))
@@ -278,7 +281,10 @@ class Tokenizer:
             self._check(text, special)
         if self._is_reference(backend):
             with _own_errors(*texts):
-                return self._reference.batch(texts, add_special_tokens, special, max_length)
+                if max_length is None or not self._truncates_alone:
+                    return self._reference.batch(texts, add_special_tokens, special, max_length)
+                batch = self._reference.batch(texts, False, special, None)
+            return self._post.finish_batch(batch, add_special_tokens, max_length)
         room = self._post.room(add_special_tokens, max_length)
 
         def encode_group(group: Sequence[str]) -> list[NDArray[np.uint32]]:
@@ -501,6 +507,11 @@ class Tokenizer:
         if chosen == "auto":
             chosen = "python" if len(text) < _LONG_TEXT else "numpy"
         return self._backends[chosen]
+
+    @property
+    def _truncates_alone(self) -> bool:
+        """Whether ids of the reference can be truncated here, which spares a copy of it with other settings."""
+        return self._post.unsupported is None and self._post.truncation is None and self._post.padding is None
 
     def _is_reference(self, backend: str | None) -> bool:
         return self._check_backend(backend) == "reference" or not self._backends

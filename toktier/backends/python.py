@@ -6,8 +6,10 @@ encoded by exact BPE.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain, pairwise
+import re
+from collections.abc import Sequence
+from itertools import accumulate, chain, pairwise
+from typing import AnyStr
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,49 +30,46 @@ class PythonBackend:
         self._memo: Memo[str] = Memo(lambda unknown: pieces.encode([piece.encode("utf-8") for piece in unknown]))
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        if not len(text.starts):
-            pieces = self.split(text.text)
-            return (self._memo.encode(pieces)[0] if pieces else NO_IDS), NO_POSITIONS
-        parts, added, length = [], [], 0
-        for segment, id in self._segments(text):
-            pieces = self.split(segment)
-            if pieces:
-                parts.append(self._memo.encode(pieces)[0])
-                length += len(parts[-1])
-            if id is not None:
-                parts.append(np.array([id], np.uint32))
-                added.append(length)
-                length += 1
-        return np.concatenate(parts), np.array(added, np.int64)
+        pieces, before = self._pieces(text)
+        ids, counts = self._memo.encode(pieces) if pieces else (NO_IDS, NO_POSITIONS)
+        if not len(text.ids):
+            return ids, NO_POSITIONS
+        ends = np.concatenate(([0], np.cumsum(counts)))[before]
+        return np.insert(ids, ends, text.ids), ends + np.arange(len(ends))
 
     def piece_starts(self, text: PreparedText) -> NDArray[np.int64]:
-        lengths: list[int] = []
-        widths = chain((text.stops - text.starts).tolist(), (0,))
-        for (segment, added), width in zip(self._segments(text), widths, strict=True):
-            lengths += map(len, self.split(segment))
-            if added is not None:
-                lengths.append(width)
-        return np.cumsum([0, *lengths], dtype=np.int64)[:-1]
+        pieces, before = self._pieces(text)
+        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+        lengths = np.insert(lengths, before, text.stops - text.starts)
+        return np.cumsum(lengths) - lengths
 
-    @staticmethod
-    def _segments(text: PreparedText) -> Iterator[tuple[str, int | None]]:
-        """The stretches between added tokens, each with the id of the token after it."""
-        end = 0
-        for start, stop, id in zip(text.starts.tolist(), text.stops.tolist(), text.ids.tolist(), strict=True):
-            yield text.text[end:start], id
-            end = stop
-        yield text.text[end:], None
+    def _pieces(self, text: PreparedText) -> tuple[list[str], NDArray[np.int64]]:
+        """The pieces of all stretches between added tokens, and how many come before each added token."""
+        edges = [0, *np.column_stack((text.starts, text.stops)).ravel().tolist(), len(text.text)]
+        stretches = zip(edges[0::2], edges[1::2], strict=True)
+        before: list[int] = []
+        if text.text.isascii():
+            pieces: list[str] = []
+            for start, stop in stretches:
+                pieces += _cut(self._split.ascii_patterns, text.text, start, stop)
+                before.append(len(pieces))
+            return pieces, np.array(before[:-1], np.int64)
+        # for other texts the pattern runs over the atoms, one byte a character
+        code_points = np.frombuffer(text.text.encode("utf-32-le"), np.uint32)
+        atoms = self._split.atom_of.take(code_points, mode="clip").tobytes()
+        pieces = []
+        for start, stop in stretches:
+            ends = accumulate(map(len, _cut(self._split.atom_patterns, atoms, start, stop)), initial=start)
+            pieces += [text.text[a:b] for a, b in pairwise(ends)]
+            before.append(len(pieces))
+        return pieces, np.array(before[:-1], np.int64)
 
-    def split(self, segment: str) -> list[str]:
-        """The pieces of a text without added tokens."""
-        if segment.isascii():
-            pieces = [segment] if segment else []
-            for pattern in self._split.ascii_patterns:
-                pieces = list(chain.from_iterable(map(pattern.findall, pieces)))
-            return pieces
-        atoms = self._split.atom_of.take(np.frombuffer(segment.encode("utf-32-le"), np.uint32)).tobytes()
-        classes = [atoms]
-        for atom_pattern in self._split.atom_patterns:
-            classes = list(chain.from_iterable(map(atom_pattern.findall, classes)))
-        ends = np.cumsum([0, *map(len, classes)]).tolist()
-        return [segment[start:stop] for start, stop in pairwise(ends)]
+
+def _cut(patterns: Sequence[re.Pattern[AnyStr]], text: AnyStr, start: int, stop: int) -> list[AnyStr]:
+    """Pieces of ``text[start:stop]``: each stage cuts the pieces of the one before."""
+    if not patterns:
+        return [text[start:stop]] if start < stop else []
+    pieces: list[AnyStr] = patterns[0].findall(text, start, stop)
+    for pattern in patterns[1:]:
+        pieces = list(chain.from_iterable(map(pattern.findall, pieces)))
+    return pieces

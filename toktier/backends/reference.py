@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from ..artifact import Artifact
 from ..errors import ArtifactError
-from ..pipeline import Pipeline
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -29,9 +28,9 @@ class Reference:
     object; here every combination in use has an object of its own, so that no call can affect another.
     """
 
-    def __init__(self, artifact: Artifact, pipeline: Pipeline) -> None:
+    def __init__(self, artifact: Artifact) -> None:
         self._artifact = artifact
-        self._pads = pipeline.padding is not None
+        self._truncating: dict[tuple[bool, int], Tokenizer] = {}
 
     @cached_property
     def plain(self) -> Tokenizer:
@@ -56,10 +55,13 @@ class Reference:
         tokenizer = self.as_text if special == "text" else self.plain
         if max_length is None:
             return tokenizer
-        direction = (tokenizer.truncation or {}).get("direction", "right")
-        tokenizer = copy.deepcopy(tokenizer)
-        tokenizer.enable_truncation(max_length, direction=direction)
-        return tokenizer
+        found = self._truncating.get((special == "text", max_length))
+        if found is None:
+            direction = (tokenizer.truncation or {}).get("direction", "right")
+            found = copy.deepcopy(tokenizer)
+            found.enable_truncation(max_length, direction=direction)
+            self._truncating = {(special == "text", max_length): found}  # copies are large: keep the last one
+        return found
 
     def ids(self, text: str, add_special_tokens: bool, special: str, max_length: int | None) -> NDArray[np.uint32]:
         """``encode(text).ids`` as a uint32 array."""

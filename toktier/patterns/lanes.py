@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from .machine import Machine
 
-#: Characters a lane should have, enough to spread the cost of a step over many lanes.
-_LANE = 160
+#: Characters a lane should have: few in short texts, so that there are few steps, and in long ones as many
+#: as it takes for the lanes to be as many as numpy handles well at a time.
+_LANE = (24, 160)
+_LANES = 1024
 _MOST_LANES = 8192
 #: A lane without a cut this long is left to the standard library's ``re`` (the text is one long run).
 _LONGEST_LANE = 4096
@@ -90,7 +92,7 @@ class Splitter:
     def cut(self, atoms: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Lane edges: 0, closing positions near multiples of the lane length, and the text's length."""
         count = len(atoms)
-        lanes = min(_MOST_LANES, count // _LANE)
+        lanes = min(_MOST_LANES, count // min(max(count // _LANES, _LANE[0]), _LANE[1]))
         edges = np.linspace(0, count, lanes + 1).astype(np.int64)[1:-1] if lanes > 1 else np.empty(0, np.int64)
         found = [np.array([0, count])]
         for reach in _SEARCH:
