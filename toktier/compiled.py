@@ -27,14 +27,14 @@ from .bpe.symbols import FirstSymbols, Neighbours, certified_starts
 from .bpe.tables import Merges, TokenBytes
 from .decoding import is_byte_level
 from .errors import ArtifactError, UnsupportedPatternError
-from .normalization import inert_table
+from .normalization import inert_table, unicode_forms
 from .patterns import lanes, stdlib
 from .patterns.atoms import Atoms, atoms_of
 from .patterns.charsets import engine_version
 from .patterns.lanes import Splitter
 from .patterns.machine import Machine, closing_pairs, derive
 from .patterns.syntax import Node, sets_of
-from .pipeline import BPE, Normalizer, NormalizerSequence, Pipeline, UnicodeForm, parse
+from .pipeline import BPE, Pipeline, parse
 from .plan import Plan, make_plan
 
 #: Raise it whenever the meaning of what is stored changes.
@@ -133,7 +133,7 @@ def derived(artifact: Artifact) -> tuple[_Header, _Arrays]:
         "version": [_FORMAT, engine_version(), artifact.fingerprint],
         "document": small,
         "reason": None,
-        "forms": sorted(_forms(pipeline.normalizer)),
+        "forms": sorted(unicode_forms(pipeline.normalizer)),
     }
     arrays: _Arrays = {f"inert {form}": inert_table(form) for form in header["forms"]}
     plan = make_plan(pipeline, vocabulary)
@@ -152,16 +152,6 @@ def derived(artifact: Artifact) -> tuple[_Header, _Arrays]:
     except UnsupportedPatternError as problem:
         header["reason"] = str(problem)
     return header, arrays if header["reason"] else arrays | engine
-
-
-def _forms(normalizer: Normalizer | None) -> set[str]:
-    """The Unicode forms among the steps of a normalizer."""
-    match normalizer:
-        case UnicodeForm(form):
-            return {form}
-        case NormalizerSequence(steps):
-            return set().union(*map(_forms, steps))
-    return set()
 
 
 def _derive_stages(plan: Plan, header: _Header, arrays: _Arrays) -> str | None:

@@ -175,7 +175,12 @@ class _Form:
     def _active(self, text: str) -> NDArray[np.intp]:
         """Positions of the characters that are not inert."""
         inert = inert_table(self._form) if self._inert is None else self._inert
-        quiet = inert.take(np.frombuffer(text.encode("utf-32-le"), np.uint32))
+        points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        beyond = points >= 0x80  # ASCII is inert under every form
+        if np.count_nonzero(beyond) < len(points) // 8:
+            positions = np.flatnonzero(beyond)
+            return positions[~inert.take(points[positions])]
+        quiet = inert.take(points)
         return _NOWHERE if quiet.all() else np.flatnonzero(~quiet)
 
     def __call__(self, segments: list[str]) -> list[str]:
