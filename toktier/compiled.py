@@ -22,7 +22,7 @@ from .artifact import Artifact
 from .bpe import hashing, tables
 from .bpe.batch import merge_words
 from .bpe.hashing import ABSENT, KeyTable, PairTable
-from .bpe.pieces import PieceTables, whole_long_tokens
+from .bpe.pieces import PieceTables, long_tokens
 from .bpe.symbols import FirstSymbols, Neighbours, certified_starts
 from .bpe.tables import Merges, TokenBytes
 from .decoding import is_byte_level
@@ -38,7 +38,7 @@ from .pipeline import BPE, Pipeline, parse
 from .plan import Plan, make_plan
 
 #: Raise it whenever the meaning of what is stored changes.
-_FORMAT = 7
+_FORMAT = 9
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
@@ -49,13 +49,13 @@ class Split:
     """How the engines cut a text into pieces.
 
     ``atom_of``: uint8 (0x110000,), the atom of each code point; ``splitter`` runs over atoms;
-    ``ascii_patterns`` and ``atom_patterns``: one per stage, for the standard library's ``re``.
+    ``patterns``: the stages for the standard library's ``re``, over stand-ins of the text
+    (:mod:`toktier.patterns.stdlib`).
     """
 
     atom_of: NDArray[np.uint8]
     splitter: Splitter
-    ascii_patterns: tuple[re.Pattern[str], ...]
-    atom_patterns: tuple[re.Pattern[bytes], ...]
+    patterns: tuple[re.Pattern[str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def _describe(stage: Node, machine: Machine, atoms: Atoms) -> _Header:
     return {
         "first": machine.first,
         "has_gaps": machine.has_gaps,
-        "ascii": stdlib.compile_ascii(stage, atoms, machine.has_gaps).pattern,
+        "stand-in": stdlib.compile_stand_in(stage, atoms, machine.has_gaps).pattern,
         "atoms": stdlib.compile_atoms(stage, atoms, machine.has_gaps).pattern.decode("ascii"),
     }
 
@@ -206,9 +206,11 @@ def _derive_model(
             if len(token) == 1:
                 of_character[ord(token)] = id
     usable = tokens.in_alphabet if plan.byte_level else tokens.present
+    made = _made_by_merging(tokens, usable, of_byte, of_character, plan.byte_level, merges)
+    # a whole piece may be looked up as a token that merging makes of it, or as any with `ignore_merges`
     if not pipeline.model.ignore_merges:
-        usable = usable & _made_by_merging(tokens, usable, of_byte, of_character, plan.byte_level, merges)
-    arrays |= {"of_byte": of_byte, "of_character": of_character, "usable": usable}
+        usable = made
+    arrays |= {"of_byte": of_byte, "of_character": of_character, "usable": usable, "made": made}
     arrays |= {"left": merges.left, "right": merges.right, "result": merges.result}
     return None
 
@@ -292,8 +294,7 @@ def _split(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Spl
     return Split(
         arrays["atom_of"],
         Splitter(stages, closes.ravel(), len(closes) - 1),
-        tuple(re.compile(stage["ascii"]) for stage in header["stages"]),
-        atom_patterns,
+        tuple(re.compile(stage["stand-in"]) for stage in header["stages"]),
     )
 
 
@@ -308,5 +309,5 @@ def _pieces(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], token
         Merges(arrays["left"], arrays["right"], arrays["result"], pairs),
         FirstSymbols(arrays["of_byte"], arrays["of_character"], neighbours),
         whole,
-        whole_long_tokens(tokens, arrays["usable"]),
+        long_tokens(tokens, arrays["usable"] & ~arrays["made"]),
     )

@@ -17,8 +17,8 @@ from ..errors import UnsupportedPatternError
 from .charsets import CODE_POINTS, SURROGATES, members
 from .syntax import SetExpr
 
-#: More atoms than this would not leave room for the end marker in a byte.
-MAX_ATOMS = 250
+#: A symbol of the lanes is an atom or the end marker, in two variants, and must fit into a byte.
+MAX_ATOMS = 127
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,8 @@ class _Builder:
             case LineEnd():
                 return self.add("look", self.bits(self.atoms.of(_LINE_FEED)) | self.end, after)
             case Repeat(item, low, high, lazy):
+                if high != 1 and _can_be_empty(item):  # the engine has rules of its own for empty rounds
+                    raise UnsupportedPatternError("a repeated part of the pattern can match nothing", 0)
                 return self.repeat(item, low, high, lazy, after)
 
     def repeat(self, item: Node, low: int, high: int | None, lazy: bool, after: int) -> int:
@@ -116,20 +118,31 @@ class _Builder:
         return entry
 
 
+def _can_be_empty(node: Node) -> bool:
+    match node:
+        case One():
+            return False
+        case Concat(items):
+            return all(map(_can_be_empty, items))
+        case Alternation(branches):
+            return any(map(_can_be_empty, branches))
+        case Repeat(item, low, _, _):
+            return low == 0 or _can_be_empty(item)
+        case LookAhead() | LineEnd():
+            return True
+
+
 def _epsilon_order(nodes: list[_Node]) -> list[int]:
-    """Nodes so that those reached without consuming come first; refuses epsilon loops."""
+    """Nodes so that those reached without consuming come first; there is no loop of such steps."""
     order: list[int] = []
-    state = [0] * len(nodes)
+    seen = [False] * len(nodes)
 
     def visit(n: int) -> None:
-        if state[n] == 1:
-            raise UnsupportedPatternError("a repeated part of the pattern can match nothing", 0)
-        if state[n] == 0:
-            state[n] = 1
+        if not seen[n]:
+            seen[n] = True
             if nodes[n].kind in ("branch", "look"):
                 for successor in nodes[n].next:
                     visit(successor)
-            state[n] = 2
             order.append(n)
 
     for n in range(len(nodes)):
@@ -182,7 +195,9 @@ def _oracle(nodes: list[_Node], order: list[int], end: int) -> tuple[list[int], 
         return now
 
     states = [alive(end, 0)]
-    number = {states[0]: 0}
+    number: dict[
+        int, int
+    ] = {}  # without state 0, so that it is met at ends of texts only: there the walk restarts
     rows: list[list[int]] = []
     while len(rows) < len(states):
         row = []

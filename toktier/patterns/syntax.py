@@ -9,6 +9,7 @@ the construct, and the tokenizer then runs on the reference.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 from ..errors import UnsupportedPatternError
@@ -96,9 +97,10 @@ Node: TypeAlias = One | Concat | Alternation | Repeat | LookAhead | LineEnd
 
 _ESCAPED = {"r": 13, "n": 10, "t": 9, "f": 12, "v": 11, "a": 7, "e": 27}
 _SHORTHAND = "sSdDwWhH"
-_SPECIAL = set(".^$|()[]{}*+?\\")
+_DEEPEST = 60
 
 
+@cache
 def _multi_character_folds() -> frozenset[str]:
     """Adjacent pairs inside full case foldings: ``ss`` of U+00DF, ``st`` of U+FB06 and so on."""
     folds = (chr(c).casefold() for c in range(0x80, 0x20000))
@@ -119,6 +121,7 @@ class _Parser:
         self.source = source
         self.at = 0
         self.ignore_case = False
+        self.depth = 0
 
     def refuse(self, what: str, at: int | None = None) -> UnsupportedPatternError:
         at = self.at if at is None else at
@@ -135,11 +138,18 @@ class _Parser:
             return True
         return False
 
+    def descend(self) -> None:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise self.refuse(f"nesting deeper than {_DEEPEST}")
+
     # alternation := concatenation ('|' concatenation)*
     def alternation(self) -> Node:
+        self.descend()
         branches = [self.concatenation()]
         while self.take("|"):
             branches.append(self.concatenation())
+        self.depth -= 1
         return branches[0] if len(branches) == 1 else Alternation(tuple(branches))
 
     def concatenation(self) -> Node:
@@ -164,6 +174,8 @@ class _Parser:
             return item
         low, high = bounds
         interval = self.source[start] == "{"
+        if interval and self.ignore_case:
+            raise self.refuse("an interval inside (?i:…)", start)  # the engine spells it out: s{1}t is st
         if isinstance(item, LookAhead | LineEnd):
             raise self.refuse("a quantified assertion", start)
         lazy = False
@@ -198,7 +210,9 @@ class _Parser:
         close = self.source.find("}", self.at)
         inside = self.source[self.at + 1 : close] if close > 0 else ""
         low, comma, high = inside.partition(",")
-        if not (low.isdecimal() and (high.isdecimal() or not high)):
+        if not low and high.isdecimal():
+            raise self.refuse("an interval without a lower bound")
+        if not inside.isascii() or not (low.isdecimal() and (high.isdecimal() or not high)):
             return None  # an invalid interval is a literal brace
         bounds = int(low), (int(high) if high else None) if comma else int(low)
         if (bounds[1] is not None and (bounds[1] < bounds[0] or bounds[1] == 0)) or bounds[0] > 1000:
@@ -223,6 +237,8 @@ class _Parser:
         if self.take("\\"):
             return One(self.escape(start))
         char = self.source[self.at]
+        if self.ignore_case and len(char.casefold()) > 1:
+            raise self.refuse("a case-insensitive character with a multi-character folding")
         if char in "*+?":
             raise self.refuse("a quantifier with nothing to repeat")
         if char == "^":
@@ -278,6 +294,8 @@ class _Parser:
         if char in _ESCAPED:
             return Chars(((_ESCAPED[char], _ESCAPED[char]),))
         if char in "xu":
+            if self.ignore_case:
+                raise self.refuse("a code point inside (?i:…)", start)
             code = self.code_point(char, start)
             return Chars(((code, code),))
         if char.isalnum():
@@ -305,6 +323,7 @@ class _Parser:
 
     def bracket(self, start: int) -> SetExpr:
         """The rest of ``[…]``, after the opening bracket; ``&&`` binds loosest."""
+        self.descend()
         negated = self.take("^")
         operands: list[SetExpr] = []
         union: list[SetExpr] = []
@@ -335,6 +354,7 @@ class _Parser:
                 union.append(Chars(((low.ranges[0][0], high.ranges[0][0]),)))
             else:
                 union.append(low)
+        self.depth -= 1
         operands.append(Union(tuple(union)))
         inside: SetExpr = operands[0] if len(operands) == 1 else Intersection(tuple(operands))
         return Not(inside) if negated else inside
