@@ -6,8 +6,6 @@ character, piece starts, whole pieces by exact key, BPE for the rest, output.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,33 +15,7 @@ from ..bpe.pieces import PieceEncoder
 from ..bpe.tables import PADDING
 from ..compiled import Split
 from ..segments import NO_IDS, NO_POSITIONS, PreparedText
-
-
-@dataclass(frozen=True, slots=True)
-class _Encoded:
-    """A text in the forms that the steps need.
-
-    ``wide``: where the characters of more than one byte are, if they are few, and ``extra`` the bytes beyond
-    the first that they and those before them have.  If they are many, ``at_byte`` tells where every character
-    begins.  All are None where a character is a byte.
-    """
-
-    data: bytes  # UTF-8
-    atoms: NDArray[np.uint8]  # (characters,)
-    wide: NDArray[np.int64] | None = None
-    extra: NDArray[np.int64] | None = None
-    at_byte: NDArray[np.int64] | None = None
-
-    def bytes_at(self, characters: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where characters, given in ascending order, begin in ``data``."""
-        if self.at_byte is not None:
-            return self.at_byte.take(characters)
-        if self.wide is None or self.extra is None:
-            return characters
-        after = np.searchsorted(characters, self.wide, side="right")
-        counts = np.diff(after, prepend=0, append=len(characters))
-        shifts: NDArray[np.int64] = np.repeat(np.concatenate(([0], self.extra)), counts)
-        return characters + shifts
+from .splitting import Splitting
 
 
 class NumpyBackend:
@@ -52,19 +24,19 @@ class NumpyBackend:
     name = "numpy"
 
     def __init__(self, split: Split, pieces: PieceEncoder) -> None:
-        self._split = split
+        self._end = split.splitter.end
         self._pieces = pieces
         self._memo: Memo[bytes] = Memo(pieces.encode)
-        self._ascii_atoms = split.atom_of[:256].tobytes()
+        self._splitting = Splitting(split)
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         if not text.text:
             return NO_IDS, NO_POSITIONS
-        encoded = self._read(text)
-        starts = self._starts(text, encoded.atoms)
+        encoded = self._splitting.read(text)
+        starts = self._splitting.starts(text, encoded.atoms)
         added = NO_POSITIONS
         if len(text.ids):
-            added = np.flatnonzero(encoded.atoms.take(starts) == self._split.splitter.end)
+            added = np.flatnonzero(encoded.atoms.take(starts) == self._end)
         starts = encoded.bytes_at(starts)
         lengths = np.diff(starts, append=len(encoded.data))
         buffer = np.frombuffer(encoded.data + bytes(PADDING), np.uint8)
@@ -82,38 +54,7 @@ class NumpyBackend:
         return ids, added
 
     def piece_starts(self, text: PreparedText) -> NDArray[np.int64]:
-        return self._starts(text, self._read(text).atoms)
-
-    def _read(self, text: PreparedText) -> _Encoded:
-        data = text.text.encode("utf-8")
-        atoms: NDArray[np.uint8]
-        wide = extra = at_byte = None
-        if len(data) == len(text.text):
-            atoms = np.frombuffer(data.translate(self._ascii_atoms), np.uint8)
-        else:
-            points = np.frombuffer(text.text.encode("utf-32-le"), np.uint32)
-            beyond = points >= 0x80
-            if np.count_nonzero(beyond) < len(points) // 8:
-                wide = np.flatnonzero(beyond)
-                own = points[wide]
-                extra = np.cumsum(1 + (own >= 0x800) + (own >= 0x10000), dtype=np.int64)
-                # all but those few are bytes, for which the standard library is faster than a table look-up
-                atoms = np.frombuffer(bytearray(points.astype(np.uint8)).translate(self._ascii_atoms), np.uint8)
-                atoms[wide] = self._split.atom_of[own]
-            else:
-                atoms = self._split.atom_of.take(points, mode="clip")
-                at_byte = np.flatnonzero(np.frombuffer(data, np.int8) >= -64)  # not a continuation byte
-        if len(text.starts):
-            atoms = atoms if atoms.flags.writeable else atoms.copy()
-            atoms[ranges(text.starts, text.stops - text.starts)] = self._split.splitter.end
-        return _Encoded(data, atoms, wide, extra, at_byte)
-
-    def _starts(self, text: PreparedText, atoms: NDArray[np.uint8]) -> NDArray[np.int64]:
-        begins = self._split.splitter.piece_starts(atoms)
-        if len(text.starts):
-            begins[ranges(text.starts, text.stops - text.starts)] = False
-            begins[text.starts] = True
-        return np.flatnonzero(begins)
+        return self._splitting.starts(text, self._splitting.read(text).atoms)
 
 
 def _replace(

@@ -57,9 +57,11 @@ class Memo(Generic[Piece]):
         entries = self._entries
         slots = list(map(entries.slot.get, pieces))
         if None in slots:
-            unknown = list(dict.fromkeys(p for p, slot in zip(pieces, slots, strict=True) if slot is None))
-            fresh = self._remember(entries, unknown, *self._encode(unknown))
-            slots = [fresh[p] if slot is None else slot for p, slot in zip(pieces, slots, strict=True)]
+            unknown = [piece for piece, slot in zip(pieces, slots, strict=True) if slot is None]
+            distinct = list(dict.fromkeys(unknown))
+            fresh = self._remember(entries, distinct, *self._encode(distinct))
+            found = map(fresh.__getitem__, unknown)
+            slots = [next(found) if slot is None else slot for slot in slots]
         packed = np.array(slots, np.int64)
         counts = packed & _COUNT_MASK
         return entries.ids[ranges(packed >> _COUNT_BITS, counts)], counts

@@ -30,8 +30,9 @@ _BATCH = 1 << 17
 class PieceTables:
     """All that encoding pieces needs, immutable.
 
-    ``whole`` finds pieces of up to :data:`~toktier.bpe.tables.SHORT` bytes that are one token, ``whole_long``
-    longer ones.
+    ``whole`` finds pieces of up to :data:`~toktier.bpe.tables.SHORT` bytes that are one token.  ``whole_long``
+    holds longer ones, but only those that merging does not make (which a model with ``ignore_merges`` takes all
+    the same).
     """
 
     merges: Merges
@@ -40,11 +41,11 @@ class PieceTables:
     whole_long: dict[bytes, int]
 
 
-def whole_long_tokens(tokens: TokenBytes, usable: NDArray[np.bool_]) -> dict[bytes, int]:
-    """Tokens of more than :data:`~toktier.bpe.tables.SHORT` bytes that a whole piece may be looked up as."""
+def long_tokens(tokens: TokenBytes, wanted: NDArray[np.bool_]) -> dict[bytes, int]:
+    """Those of the ``wanted`` tokens that have more than :data:`~toktier.bpe.tables.SHORT` bytes."""
     lengths = np.diff(tokens.offsets)
     blob = tokens.blob.tobytes()
-    ids = np.flatnonzero(usable & (lengths > SHORT))
+    ids = np.flatnonzero(wanted & (lengths > SHORT))
     spans = zip(tokens.offsets[ids].tolist(), tokens.offsets[ids + 1].tolist(), ids.tolist(), strict=True)
     return {blob[start:stop]: id for start, stop, id in spans}
 
@@ -66,12 +67,13 @@ class PieceEncoder:
 
         Meant for distinct pieces: each is encoded anew.
         """
-        lengths = np.array([len(piece) for piece in pieces], np.int64)
+        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
         starts = np.cumsum(lengths) - lengths
         text = np.frombuffer(b"".join(pieces) + bytes(PADDING), np.uint8)
         whole = self.whole_pieces(text, starts, lengths)
-        long = np.flatnonzero(lengths > SHORT)
-        whole[long] = [self.tables.whole_long.get(pieces[i], ABSENT) for i in long.tolist()]
+        if self.tables.whole_long:
+            long = np.flatnonzero(lengths > SHORT)
+            whole[long] = [self.tables.whole_long.get(pieces[i], ABSENT) for i in long.tolist()]
 
         rest = np.flatnonzero(whole == ABSENT)
         counts = np.ones(len(pieces), np.int64)
@@ -87,7 +89,7 @@ class PieceEncoder:
         size = np.cumsum(lengths[together])
         for batch in np.split(together, np.searchsorted(size, np.arange(_BATCH, int(lengths.sum()), _BATCH))):
             if len(batch):
-                results.append(self._merge_batch(pieces, counts, batch))
+                results.append(self._merge_batch(pieces, lengths, counts, batch))
         for i in rest[last:].tolist():
             results.append(self._merge_long(pieces, counts, i))
 
@@ -121,11 +123,14 @@ class PieceEncoder:
         return np.array([number]), np.array(ids, np.uint32)
 
     def _merge_batch(
-        self, pieces: Sequence[bytes], counts: NDArray[np.int64], numbers: NDArray[np.int64]
+        self,
+        pieces: Sequence[bytes],
+        lengths: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        numbers: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        words = [pieces[i] for i in numbers.tolist()]
-        lengths = np.array([len(word) for word in words], np.int64)
-        first, starts = self.tables.first.of(b"".join(words), np.cumsum(lengths) - lengths)
+        text = b"".join(map(pieces.__getitem__, numbers.tolist()))
+        first, starts = self.tables.first.of(text, np.cumsum(lengths[numbers]) - lengths[numbers])
         ids, kept = merge_words(first, starts, self.tables.merges)
         counts[numbers] = np.diff(np.append(np.searchsorted(kept, starts), len(kept)))
         return numbers, ids

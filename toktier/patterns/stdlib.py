@@ -1,7 +1,8 @@
 """Writing a pattern for the standard library's ``re``, character sets spelled out.
 
-Two alphabets are used: the text itself, for ASCII texts, and the bytes that number its atoms, for all
-others.  Either way ``re`` knows nothing of Unicode's classes; they come from the engine's sets.
+``re`` is given nothing that depends on Unicode's classes: they come from the engine's sets.  Two alphabets are
+used.  In the *stand-in* of a text ASCII characters are themselves, and any other is :data:`STAND_IN` plus the
+number of its atom; an ASCII text is its own stand-in.  The other alphabet is the bytes that number the atoms.
 """
 
 from __future__ import annotations
@@ -18,10 +19,18 @@ from .syntax import Alternation, Chars, Concat, LineEnd, LookAhead, Node, One, R
 _LINE_FEED = Chars(((10, 10),))
 
 
-def compile_ascii(node: Node, atoms: Atoms, has_gaps: bool) -> re.Pattern[str]:
-    """The pattern for texts of ASCII characters; its matches are the pieces."""
-    ascii_atoms = atoms.of_code_point[:128]
-    return re.compile(_write(node, lambda s: _class(np.flatnonzero(atoms.of(s)[ascii_atoms])), has_gaps))
+STAND_IN = 0x80
+
+
+def compile_stand_in(node: Node, atoms: Atoms, has_gaps: bool) -> re.Pattern[str]:
+    """The pattern for stand-ins of texts; its matches are the pieces."""
+    ascii_atoms = atoms.of_code_point[:STAND_IN]
+
+    def charset(expression: SetExpr) -> str:
+        inside = atoms.of(expression)
+        return _class(np.flatnonzero(np.concatenate((inside[ascii_atoms], inside))))
+
+    return re.compile(_write(node, charset, has_gaps))
 
 
 def compile_atoms(node: Node, atoms: Atoms, has_gaps: bool) -> re.Pattern[bytes]:
