@@ -1,0 +1,526 @@
+"""The parser, the atoms and the machine, judged by the reference's own ``Split``."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import artifact, shared_tokenizer_names
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tokenizers import Regex, pre_tokenizers
+
+from toktier.errors import UnsupportedPatternError
+from toktier.patterns import lanes, stdlib
+from toktier.patterns.atoms import Atoms, atoms_of
+from toktier.patterns.charsets import CODE_POINTS, DIGITS, members, probe
+from toktier.patterns.lanes import Splitter
+from toktier.patterns.machine import closing_pairs, derive
+from toktier.patterns.syntax import Property, parse, sets_of
+from toktier.pipeline import Digits, PreTokenizer, PreTokenizerSequence, Split
+from toktier.pipeline import Regex as RegexPart
+from toktier.pipeline import parse as parse_pipeline
+from toktier.plan import GPT2_PATTERN
+from toktier.registry import embedded_names
+
+
+@cache
+def atoms_for(patterns: tuple[str, ...]) -> Atoms:
+    return atoms_of(list(dict.fromkeys(s for p in patterns for s in sets_of(parse(p)))))
+
+
+class Stages:
+    """Patterns applied one after another: by the machine in lanes, by the machine alone, by ``re``."""
+
+    def __init__(self, *patterns: str) -> None:
+        nodes = [parse(pattern) for pattern in patterns]
+        self.atoms = atoms_for(patterns)
+        machines = [derive(node, self.atoms) for node in nodes]
+        compiled = [stdlib.compile_atoms(n, self.atoms, m.has_gaps) for n, m in zip(nodes, machines, strict=True)]
+        self.ascii = [
+            stdlib.compile_stand_in(n, self.atoms, m.has_gaps) for n, m in zip(nodes, machines, strict=True)
+        ]
+        closes = np.ones((self.atoms.count + 1, self.atoms.count + 1), np.bool_)
+        closes[:-1, :-1] = closing_pairs(machines, self.atoms.count)
+        self.closes = closes
+        stages = tuple(lanes.make_stage(m, p) for m, p in zip(machines, compiled, strict=True))
+        self.splitter = Splitter(stages, closes.ravel(), self.atoms.count)
+        self.judges = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+
+    def read(self, text: str) -> NDArray[np.uint8]:
+        return self.atoms.of_code_point.take(np.frombuffer(text.encode("utf-32-le"), np.uint32))
+
+    def in_lanes(self, text: str) -> list[str]:
+        """All steps by the machine, in one lane unless the text is long enough to be cut."""
+        return _cut(text, np.flatnonzero(self.splitter.piece_starts(self.read(text))).tolist())
+
+    def alone(self, text: str) -> list[str]:
+        return _cut(text, np.flatnonzero(self.splitter.run_alone(self.read(text))).tolist()) if text else []
+
+    def by_ascii(self, text: str) -> list[str]:
+        pieces = [text] if text else []
+        for pattern in self.ascii:
+            pieces = [found for piece in pieces for found in pattern.findall(piece)]
+        return pieces
+
+    def right(self, text: str) -> list[str]:
+        pieces = [text] if text else []
+        for judge in self.judges:
+            pieces = [found for piece in pieces for found, _ in judge.pre_tokenize_str(piece) if found]
+        return pieces
+
+    def assert_right(self, text: str) -> list[str]:
+        right = self.right(text)
+        assert self.in_lanes(text) == right, repr(text)
+        assert self.alone(text) == right, repr(text)
+        if text.isascii():
+            assert self.by_ascii(text) == right, repr(text)
+        return right
+
+
+def _cut(text: str, starts: list[int]) -> list[str]:
+    assert starts[:1] in ([0], []), "a text begins with a piece"
+    return [text[a:b] for a, b in pairwise([*starts, len(text)])]
+
+
+# --- patterns in use --------------------------------------------------------------------
+
+
+def _splits(stage: PreTokenizer | None) -> Iterator[str]:
+    match stage:
+        case PreTokenizerSequence(stages):
+            for inner in stages:
+                yield from _splits(inner)
+        case Split(RegexPart(source), _, _):
+            yield source
+        case Digits(individual):
+            yield r"\d" if individual else r"\d+"  # near enough: what a digit is, is tested apart
+
+
+@cache
+def stages_in_use() -> dict[tuple[str, ...], str]:
+    """The distinct pre-tokenizers of the tokenizers on this machine, and the name of one that has it."""
+    found = {(GPT2_PATTERN,): "gpt2"}
+    for name in (*embedded_names(), *shared_tokenizer_names()):
+        document = artifact(name).document()
+        small = {**document, "model": {"type": "BPE"}}
+        patterns = tuple(_splits(parse_pipeline(small).pre_tokenizer))
+        if patterns:
+            found.setdefault(patterns, name)
+    return found
+
+
+@cache
+def derived(patterns: tuple[str, ...]) -> Stages:
+    return Stages(*patterns)
+
+
+def in_use() -> list[Any]:
+    return [pytest.param(patterns, id=name) for patterns, name in stages_in_use().items()]
+
+
+def _representatives(atoms: Atoms) -> list[str]:
+    firsts = [int(np.flatnonzero(atoms.of_code_point == a)[0]) for a in range(atoms.count)]
+    return list(map(chr, firsts))
+
+
+@pytest.mark.parametrize("patterns", in_use())
+def test_all_short_strings_of_atoms(patterns: tuple[str, ...]) -> None:
+    """Every pair and a share of the triples and longer ones, one character standing for each atom."""
+    stages = derived(patterns)
+    alphabet = _representatives(stages.atoms)
+    random_ = random.Random(0)
+    texts = ["", *alphabet, *map("".join, product(alphabet, repeat=2))]
+    triples = list(map("".join, product(alphabet, repeat=3)))
+    texts += triples if len(triples) < 600 else random_.sample(triples, 600)
+    texts += ["".join(random_.choices(alphabet, k=random_.randrange(4, 9))) for _ in range(400)]
+    for text in texts:
+        stages.assert_right(text)
+
+
+@pytest.mark.parametrize("patterns", in_use())
+def test_any_member_of_an_atom_will_do(patterns: tuple[str, ...]) -> None:
+    """Random members of the atoms rather than representatives: the atoms are as fine as they must be."""
+    stages = derived(patterns)
+    random_ = random.Random(1)
+    members_of = [np.flatnonzero(stages.atoms.of_code_point == a) for a in range(stages.atoms.count)]
+    members_of = [m[(m < 0xD800) | (m >= 0xE000)] for m in members_of]
+    for _ in range(300):
+        chosen = [random_.choice(members_of) for _ in range(random_.randrange(1, 10))]
+        stages.assert_right("".join(chr(int(random_.choice(m))) for m in chosen))
+
+
+@pytest.mark.parametrize("patterns", in_use())
+def test_closing_pairs_cut_safely(patterns: tuple[str, ...]) -> None:
+    stages = derived(patterns)
+    alphabet = _representatives(stages.atoms)
+    pairs = np.argwhere(stages.closes[:-1, :-1]).tolist()
+    assert pairs, "nowhere may a text be cut"
+    random_ = random.Random(2)
+    for a, b in random_.sample(pairs, min(len(pairs), 250)):
+        for _ in range(3):
+            left = "".join(random_.choices(alphabet, k=random_.randrange(0, 5))) + alphabet[a]
+            right = alphabet[b] + "".join(random_.choices(alphabet, k=random_.randrange(0, 5)))
+            whole = stages.right(left + right)
+            assert whole == stages.right(left) + stages.right(right), (left, right)
+
+
+@pytest.mark.parametrize("patterns", in_use())
+def test_lanes_agree_with_one_lane(patterns: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = derived(patterns)
+    alphabet = _representatives(stages.atoms)
+    random_ = random.Random(3)
+    for length in (1, 2, 159, 160, 161, 319, 320, 321, 2_000, 20_000):
+        text = "".join(random_.choices(alphabet, k=length))
+        right = stages.right(text)
+        assert stages.in_lanes(text) == right
+        assert stages.alone(text) == right
+        for name, value in (("_LANE", (5, 8)), ("_LONGEST_LANE", 9), ("_SEARCH", (2, 9))):
+            monkeypatch.setattr(lanes, name, value)
+        assert stages.in_lanes(text) == right
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("patterns", in_use())
+def test_long_runs_among_short_ones(patterns: tuple[str, ...]) -> None:
+    stages = derived(patterns)
+    random_ = random.Random(4)
+    alphabet = _representatives(stages.atoms)
+    parts = []
+    for char in alphabet:
+        parts += [char * random_.choice((4_095, 4_096, 4_097, 300)), "".join(random_.choices(alphabet, k=200))]
+    stages.assert_right("".join(parts))
+
+
+def test_added_tokens_end_a_text() -> None:
+    """The end atom: what stands on either side is cut as a text of its own."""
+    random_ = random.Random(5)
+    for patterns in (*stages_in_use(), (r"\d",), (r"\d", "b+"), (r"a\s",), (r"\s+$", "[a-c]+")):
+        stages = derived(patterns)
+        alphabet = ["a", "b", "1", " ", "\n", "'", "s", "!", "\u4e2d", "\U0001f600"]
+        for length in (1, 2, 3, 5, 40, 700):
+            for _ in range(12):
+                texts = ["".join(random_.choices(alphabet, k=random_.randrange(0, length + 1))) for _ in range(4)]
+                codes: list[NDArray[np.uint8]] = []
+                right: list[int] = []
+                at = 0
+                end = np.full(random_.randrange(1, 4), stages.splitter.end, np.uint8)
+                for text in texts:
+                    codes += (stages.read(text), end)
+                    pieces = stages.right(text)
+                    right += (np.cumsum([0, *map(len, pieces)])[:-1] + at).tolist()
+                    at += len(text) + len(end)
+                atoms = np.concatenate(codes)
+                for found in (stages.splitter.piece_starts(atoms), stages.splitter.run_alone(atoms)):
+                    found = found & (atoms != stages.splitter.end)
+                    assert np.flatnonzero(found).tolist() == right, (patterns, texts)
+
+
+# --- patterns that nobody uses (yet) ------------------------------------------------------
+
+BEYOND = (
+    *("a|ab", "ab|a", "a|ab|abc", "(?:a|ab)(?:c|bcd)", "(?:a|b)+?c", "a+?b", "a*?b", "a??b", "a{2,3}", "a{2,3}?b"),
+    *("a{2,}b?", "(?:ab){2,4}", "(?:ab|a){1,3}b", "a(?=b)", "a(?!b)", "a+(?!b)", "(?=a)[ab]+", "(?!b)[abc]", "a$"),
+    *("a+$|b", r"\s+$", r"\n$|a", "b$|a", "(?:(?:a|b)c)+|d", "(a(b(c)?)?)+", "a(?:|b)c", "(?:b|)a"),
+    *("[^a]", "[^a]+a", ".", ".+", "a.b", ".*?b", "[a-c&&[^b]]+", "[[ab]&&[bc]]|a", "[^a&&b]", "[a&&]b|a", r"\h+"),
+    *(r"\W", r"\H+a", "(?i:a)b", "(?i:ab)+c", "(?i:k)", r"\x61+", r"\u0062|c", r"\x{63}", "[]a]", "[^]a]", "[a-]b", "a{,b"),
+    *("a{x", "}", "x{2", "]", "(?:a?)?b", "(?:a?b|c)?c", "a{1}b{2}", r"\S\s\S", r"\p{^L}+", r"\P{L}+a", r"\p{Lu}\p{Ll}+"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", BEYOND)
+def test_patterns_beyond_the_field(pattern: str) -> None:
+    stages = Stages(pattern)
+    alphabet = "abcd\n A]-{x1"
+    random_ = random.Random(pattern)
+    texts = [*alphabet, *map("".join, product("abc\n", repeat=4))]
+    texts += ["".join(random_.choices(alphabet, k=random_.randrange(1, 12))) for _ in range(150)]
+    texts += ["".join(random_.choices("abc \n", k=400)), "\u212a\u017f\u4e2dKkE\u0301é" * 3]
+    for text in texts:
+        stages.assert_right(text)
+
+
+_ATOMS = ("a", "b", "c", "[ab]", "[^a]", ".", r"\n", r"\s", "[b-d]", r"\d", "[a-c&&[^b]]", "(?i:a)", r"\w")
+_QUANTIFIERS = ("", "", "", "*", "+", "?", "*?", "+?", "??", "{2}", "{1,2}", "{0,2}?", "{2,}")
+_ASSERTIONS = ("(?=a)", "(?!b)", r"(?!\s)", "$", r"(?=[bc])", r"(?![^a])")
+
+
+def random_pattern(random_: random.Random, depth: int = 2) -> str:
+    branches = []
+    for _ in range(random_.choice((1, 1, 2, 3))):
+        parts = []
+        for _ in range(random_.randrange(1, 4)):
+            kind = random_.random()
+            if depth and kind < 0.3:
+                item = random_.choice(("(?:{})", "({})")).format(random_pattern(random_, depth - 1))
+                parts.append(item + random_.choice(_QUANTIFIERS))
+            elif kind < 0.42:
+                parts.append(random_.choice(_ASSERTIONS))
+            else:
+                parts.append(random_.choice(_ATOMS) + random_.choice(_QUANTIFIERS))
+        branches.append("".join(parts))
+    return "|".join(branches)
+
+
+def fuzz(seed: int, wanted: int) -> None:
+    """Random patterns, one to three in a row, against the reference's ``Split``."""
+    random_ = random.Random(seed)
+    alphabet = "abcd \n1A"
+    tried = 0
+    while tried < wanted:
+        patterns = tuple(random_pattern(random_) for _ in range(random_.choice((1, 1, 2, 3))))
+        try:
+            stages = Stages(*patterns)
+        except UnsupportedPatternError:
+            continue  # it can match nothing, most often
+        except Exception as problem:  # the binding raises a bare one
+            assert "Oniguruma" in str(problem)
+            continue
+        tried += 1
+        texts = ["".join(random_.choices(alphabet, k=random_.randrange(1, 14))) for _ in range(25)]
+        texts.append("".join(random_.choices(alphabet, k=120)))
+        for text in texts:
+            assert stages.in_lanes(text) == stages.right(text), (patterns, text)
+            assert stages.alone(text) == stages.right(text), (patterns, text)
+            assert stages.by_ascii(text) == stages.right(text), (patterns, text)
+            codes = stages.read(text)
+            closing = np.flatnonzero(stages.closes[codes[:-1], codes[1:]])
+            for before in closing[:: max(1, len(closing) // 6)].tolist():
+                left, right = text[: before + 1], text[before + 1 :]
+                assert stages.right(left) + stages.right(right) == stages.right(text), (patterns, left, right)
+
+
+def test_random_patterns() -> None:
+    fuzz(seed=1, wanted=200)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_random_patterns_campaign(seed: int) -> None:
+    fuzz(seed, wanted=2_000)
+
+
+def test_over_a_hundred_atoms() -> None:
+    """Atoms and their twins before a cut of an earlier stage share a byte."""
+    letters = [chr(0x4E00 + i) for i in range(120)]
+    for pairs in (letters[:4], letters[58:62], letters[-4:]):
+        a, b, c, d = pairs
+        stages = Stages(r"\d", "|".join([f"{a}{b}?", f"{c}{d}?", *letters]))
+        for text in (f"{a}{b}1{c}{d}1", f"{a}{b}", f"1{a}{b}{a}1{b}1{d}{c}{d}1", "".join(letters) + "1"):
+            stages.assert_right(text)
+    with pytest.raises(UnsupportedPatternError, match="atoms"):
+        Stages("|".join(chr(0x4E00 + i) for i in range(128)))
+
+
+# --- the parser ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "position"),
+    [
+        ("ab^c", 2),
+        (r"a\b", 1),
+        (r"\Aa", 0),
+        (r"a\1", 1),
+        (r"(a)\k<x>", 3),
+        ("a(?<=b)", 1),
+        ("a(?<!b)", 1),
+        ("a(?>b)", 1),
+        ("a(?<n>b)", 1),
+        ("(?x: a)", 0),
+        ("(?m:a)", 0),
+        ("a++", 1),
+        ("a*+", 1),
+        ("a{2}?", 1),
+        ("a{2,3}+", 1),
+        ("a**", 2),
+        ("a{2}{3}", 4),
+        ("a{3,2}", 1),
+        ("a{0}b", 1),
+        ("ab{,3}", 2),
+        ("*a", 0),
+        ("a|+", 2),
+        ("(?=ab)c", 0),
+        ("(?!a|b)c", 0),
+        ("(?=a)*b", 5),
+        ("$*a", 1),
+        ("x[a", 1),
+        ("[[:alpha:]]", 1),
+        ("[z-a]", 1),
+        (r"[a-\d]", 1),
+        ("(ab", 0),
+        ("ab)", 2),
+        (r"\pL", 0),
+        (r"\xff", 0),
+        (r"\u12", 0),
+        (r"\x{110000}", 0),
+        (r"a\R", 1),
+        (r"a\X", 1),
+        ("(?i:(a))", 4),
+        ("(?i:[a])", 4),
+        ("(?i:ss)", 5),
+        ("(?i:st)", 5),
+        ("(?i:\u00df)", 4),
+        (r"(?i:\x73)", 4),
+        ("(?i:s{1}t)", 5),
+        ("a\\", 1),
+    ],
+)
+def test_refused_with_position(pattern: str, position: int) -> None:
+    with pytest.raises(UnsupportedPatternError) as caught:
+        parse(pattern)
+    assert caught.value.position == position, str(caught.value)
+    assert f"position {position} " in str(caught.value)
+
+
+@pytest.mark.parametrize("pattern", ["a*", "a?", "(?=a)", "$", "a*|b", "(?:a|)", "a{0,3}", "", "a|", "b*?"])
+def test_a_match_of_nothing_is_refused(pattern: str) -> None:
+    with pytest.raises(UnsupportedPatternError, match="empty"):
+        Stages(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(?:a*)*b", "(?:a|b?)+c", "(?:(?=a))*a", "(?:a?){2,}b", "(?:a?){2}b", "(?:(?=a)|b){1,2}c"]
+)
+def test_an_empty_repeat_is_refused(pattern: str) -> None:
+    with pytest.raises(UnsupportedPatternError):
+        Stages(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "a{1000}",
+        "(?:a{30}){30}",
+        "[" * 3_000 + "a" + "]" * 3_000,
+        "(" * 100 + "a" + ")" * 100,
+        "[ab]{12}a",
+        "(" * 3_000 + "a" + ")" * 3_000,
+    ],
+)
+def test_too_large_patterns_are_refused(pattern: str) -> None:
+    with pytest.raises(UnsupportedPatternError):
+        Stages(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(?i:\x53)",
+        r"(?i:\u0073t)",
+        r"(?i:a\x{62})",
+        "(?i:\u00e9)",
+        "(?i:\u017f)",
+        r"(?i:\.)",
+        "(?i:'s)",
+        "(?i:s)(?i:t)",
+        "s(?i:s)",
+        "(?i:s+t)",
+        "(?i:s{1}t)",
+        "(?i:s{2})",
+        r"(?i:\p{Lu})",
+    ],
+)
+def test_ignored_case(pattern: str) -> None:
+    """Taken as the engine takes it, or refused."""
+    try:
+        stages = Stages(pattern)
+    except UnsupportedPatternError:
+        return
+    for text in ("sS\u017f.'S", "ststT\ufb06", "abAB", "\u00e9\u00c9e", "x.'\u017f", "S" * 4):
+        stages.assert_right(f"x{text}y")
+
+
+# --- character sets ---------------------------------------------------------------------------
+
+
+@cache
+def sources_in_use() -> tuple[str, ...]:
+    """The bracket expressions and escapes of all patterns, as written."""
+    return tuple(dict.fromkeys(s for patterns in stages_in_use() for p in patterns for s in _sources(p)))
+
+
+def _assert_members(source: str, codes: NDArray[np.int64]) -> None:
+    (expression,) = sets_of(parse(source))
+    codes = codes[(codes < 0xD800) | (codes >= 0xE000)]
+    wrong = codes[members(expression)[codes] != _members_by_split(source, codes)]
+    assert not len(wrong), f"{source}: {list(map(hex, wrong[:9].tolist()))}"
+
+
+def test_sets_of_real_patterns_hold_what_the_engine_says() -> None:
+    """Shown to the engine: the code points beside which the set begins or ends, and others."""
+    assert len(sources_in_use()) > 10
+    others = np.random.default_rng(7).integers(0, CODE_POINTS, 2_000)
+    for source in sources_in_use():
+        (expression,) = sets_of(parse(source))
+        edges = np.flatnonzero(np.diff(members(expression)))
+        _assert_members(source, np.unique(np.concatenate((edges, edges + 1, others, np.arange(0x3000)))))
+
+
+@pytest.mark.campaign
+def test_sets_of_real_patterns_in_full() -> None:
+    for source in sources_in_use():
+        _assert_members(source, np.arange(CODE_POINTS))
+
+
+def _sources(pattern: str) -> Iterator[str]:
+    at = 0
+    while at < len(pattern):
+        if pattern[at] == "[":
+            depth, end = 0, at
+            while True:
+                if pattern[end] == "\\":
+                    end += 1
+                elif pattern[end] == "[":
+                    depth += 1
+                elif pattern[end] == "]":
+                    depth -= 1
+                end += 1
+                if depth == 0:
+                    break
+        elif pattern[at] == "\\":
+            end = pattern.index("}", at) + 1 if pattern[at + 1] in "pP" else at + 2
+        else:
+            at += 1
+            continue
+        yield pattern[at:end]
+        at = end
+
+
+def _members_by_split(source: str, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Another way to ask than the one that :func:`probe` takes: what ``Split`` removes."""
+    judge = pre_tokenizers.Split(Regex(source), "removed")
+    inside = np.ones(len(codes), np.bool_)
+    for first in range(0, len(codes), 512):
+        for _, (start, stop) in judge.pre_tokenize_str("".join(map(chr, codes[first : first + 512].tolist()))):
+            inside[first + start : first + stop] = False
+    return inside
+
+
+def test_digits_are_rust_numbers() -> None:
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    inside = probe(DIGITS)
+    random_ = random.Random(6)
+    sample = [int(c) for c in np.flatnonzero(inside)] + random_.sample(range(0xD800), 2_000)
+    for code in sample:
+        assert (len(digits.pre_tokenize_str(f"a{chr(code)}b")) == 3) == inside[code], hex(code)
+    assert np.array_equal(members(Property(DIGITS)), inside)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.sampled_from(_ATOMS), min_size=1, max_size=6))
+def test_atoms_are_the_coarsest_division(sources: list[str]) -> None:
+    sets = list(dict.fromkeys(sets_of(parse("".join(sources)))))
+    atoms = atoms_of(sets)
+    columns = {tuple(column) for column in atoms.member.T.tolist()}
+    assert len(columns) == atoms.count, "two atoms that no set tells apart"
+    for number, expression in enumerate(sets):
+        inside = members(expression)
+        inside[0xD800:0xE000] = inside[0xE000]
+        assert np.array_equal(atoms.member[number][atoms.of_code_point], inside)
