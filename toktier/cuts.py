@@ -3,7 +3,8 @@
 A position between characters a and b is *safe* if the pair (a, b) closes for the pre-tokenizer
 (:func:`~toktier.patterns.machine.closing_pairs`), and
 
-* no added token contains a directly followed by b, so none can lie across it;
+* no added token contains a directly followed by b, in its content or in what the normalizer makes of it, so
+  none can lie across it;
 * a and b are inert for the normalizer, so what it does on one side does not depend on the other;
 * where added tokens absorb the white space around them, neither a nor b is white space.
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from .added_tokens import white_space
 from .compiled import Split
+from .normalization import TextNormalizer
 from .pipeline import Normalizer, NormalizerSequence, Pipeline, UnicodeForm
 
 #: How far from the wanted position a cut is looked for, in characters, step by step.
@@ -43,7 +45,10 @@ class SafeCuts:
         self._atom_of = split.atom_of
         self._closes = split.splitter.closes
         self._width = split.splitter.end + 1
-        self._inside = {t.content[i : i + 2] for t in tokens for i in range(len(t.content) - 1)}
+        normalizer = TextNormalizer(pipeline.normalizer, inert=inert)
+        contents = [token.content for token in tokens]
+        contents += [normalizer.normalize(token.content) for token in tokens if token.normalized]
+        self._inside = {content[i : i + 2] for content in contents for i in range(len(content) - 1)}
         allowed = np.ones(len(split.atom_of), np.bool_)
         for table in inert.values():
             allowed &= table

@@ -68,6 +68,8 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
         return Plan(tuple(stages), tuple(covering), True)
     if not model.byte_fallback or any(f"<0x{byte:02X}>" not in vocabulary for byte in range(256)):
         return "the model has no token for some bytes"
+    if model.ignore_merges:
+        return "the model looks up whole texts before it merges (ignore_merges), so none may be cut"
     barrier = _word_barrier(vocabulary)
     if isinstance(barrier, str):
         return barrier

@@ -306,6 +306,7 @@ class Tokenizer:
     ) -> Encoding:
         """Ids with offsets equal to the reference's, in characters and in bytes."""
         self._check(text, special)
+        self._post.limit(add_special_tokens, max_length)  # refuses a bad one
         with _own_errors(text):
             if self._is_reference(backend) or not self._gives_offsets:
                 ids, spans = self._reference.offsets(text, add_special_tokens, special, max_length)
