@@ -229,6 +229,7 @@ class Tokenizer:
         """The same as a uint32 array, without a Python list in between."""
         self._check(text, special)
         workers = thread_count(threads)
+        self._post.limit(add_special_tokens, max_length)  # refuses a bad one
         if self._is_reference(backend):
             with _own_errors(text):
                 if max_length is None or not self._truncates_alone:
@@ -279,6 +280,7 @@ class Tokenizer:
         texts = list(texts)
         for text in texts:
             self._check(text, special)
+        self._post.limit(add_special_tokens, max_length)  # refuses a bad one
         if self._is_reference(backend):
             with _own_errors(*texts):
                 if max_length is None or not self._truncates_alone:
