@@ -38,7 +38,7 @@ from .pipeline import BPE, Pipeline, parse
 from .plan import Plan, make_plan
 
 #: Raise it whenever the meaning of what is stored changes.
-_FORMAT = 10
+_FORMAT = 11
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]

@@ -132,9 +132,8 @@ def key_table(low: Words, high: Words, ids: NDArray[np.uint32]) -> KeyTable:
 
 
 def _slots_of_halves(low: Words, high: Words, size: int) -> NDArray[np.int64]:
-    mixed = low * MULTIPLIER
-    mixed ^= high * _SECOND
-    mixed ^= mixed >> np.uint64(29)
+    mixed = high * _SECOND
+    mixed ^= low
     mixed *= MULTIPLIER
     mixed >>= np.uint64(64 - (size.bit_length() - 1))
     return mixed.view(np.int64)

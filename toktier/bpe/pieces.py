@@ -107,11 +107,14 @@ class PieceEncoder:
 
         ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.
         """
-        short = np.flatnonzero(lengths <= SHORT)
-        if len(short) == len(lengths):
-            return self.tables.whole.find(*short_keys(text, starts, lengths))
-        found = np.full(len(lengths), ABSENT)
-        found[short] = self.tables.whole.find(*short_keys(text, starts[short], lengths[short]))
+        long = lengths > SHORT
+        if np.count_nonzero(long) > len(lengths) // 2:
+            short = np.flatnonzero(~long)
+            found = np.full(len(lengths), ABSENT)
+            found[short] = self.tables.whole.find(*short_keys(text, starts[short], lengths[short]))
+        else:
+            found = self.tables.whole.find(*short_keys(text, starts, np.minimum(lengths, SHORT)))
+            found[long] = ABSENT
         return found
 
     def _merge_one(
