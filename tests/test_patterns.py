@@ -38,9 +38,9 @@ def atoms_for(patterns: tuple[str, ...]) -> Atoms:
 class Stages:
     """Patterns applied one after another: by the machine in lanes, by the machine alone, by ``re``."""
 
-    def __init__(self, *patterns: str) -> None:
+    def __init__(self, *patterns: str, atoms: Atoms | None = None) -> None:
         nodes = [parse(pattern) for pattern in patterns]
-        self.atoms = atoms_for(patterns)
+        self.atoms = atoms or atoms_for(patterns)
         machines = [derive(node, self.atoms) for node in nodes]
         compiled = [stdlib.compile_atoms(n, self.atoms, m.has_gaps) for n, m in zip(nodes, machines, strict=True)]
         self.ascii = [
@@ -229,8 +229,9 @@ BEYOND = (
     *("a{2,}b?", "(?:ab){2,4}", "(?:ab|a){1,3}b", "a(?=b)", "a(?!b)", "a+(?!b)", "(?=a)[ab]+", "(?!b)[abc]", "a$"),
     *("a+$|b", r"\s+$", r"\n$|a", "b$|a", "(?:(?:a|b)c)+|d", "(a(b(c)?)?)+", "a(?:|b)c", "(?:b|)a"),
     *("[^a]", "[^a]+a", ".", ".+", "a.b", ".*?b", "[a-c&&[^b]]+", "[[ab]&&[bc]]|a", "[^a&&b]", "[a&&]b|a", r"\h+"),
-    *(r"\W", r"\H+a", "(?i:a)b", "(?i:ab)+c", "(?i:k)", r"\x61+", r"\u0062|c", r"\x{63}", "[]a]", "[^]a]", "[a-]b", "a{,b"),
-    *("a{x", "}", "x{2", "]", "(?:a?)?b", "(?:a?b|c)?c", "a{1}b{2}", r"\S\s\S", r"\p{^L}+", r"\P{L}+a", r"\p{Lu}\p{Ll}+"),
+    *(r"\W", "(?i:a)b", "(?i:ab)+c", "(?i:k)", r"\x61+", r"\u0062|c", r"\x{63}", "[]a]", "[^]a]", "[a-]b"),
+    *("a{,b", "a{x", "}", "x{2", "]", "(?:a?)?b", "(?:a?b|c)?c", "a{1}b{2}", r"\S\s\S", r"\p{^L}+", r"\P{L}+a"),
+    *(r"\p{Lu}\p{Ll}+", r"\H+a"),
 )  # fmt: skip
 
 
@@ -251,7 +252,7 @@ _QUANTIFIERS = ("", "", "", "*", "+", "?", "*?", "+?", "??", "{2}", "{1,2}", "{0
 _ASSERTIONS = ("(?=a)", "(?!b)", r"(?!\s)", "$", r"(?=[bc])", r"(?![^a])")
 
 
-def random_pattern(random_: random.Random, depth: int = 2) -> str:
+def random_pattern(random_: random.Random, depth: int) -> str:
     branches = []
     for _ in range(random_.choice((1, 1, 2, 3))):
         parts = []
@@ -268,15 +269,16 @@ def random_pattern(random_: random.Random, depth: int = 2) -> str:
     return "|".join(branches)
 
 
-def fuzz(seed: int, wanted: int) -> None:
+def fuzz(seed: int, wanted: int, depth: int) -> None:
     """Random patterns, one to three in a row, against the reference's ``Split``."""
     random_ = random.Random(seed)
     alphabet = "abcd \n1A"
+    atoms = atoms_for((*_ATOMS, *(f"x{assertion}" for assertion in _ASSERTIONS)))  # as fine as any needs
     tried = 0
     while tried < wanted:
-        patterns = tuple(random_pattern(random_) for _ in range(random_.choice((1, 1, 2, 3))))
+        patterns = tuple(random_pattern(random_, depth) for _ in range(random_.choice((1, 1, 2, 3))))
         try:
-            stages = Stages(*patterns)
+            stages = Stages(*patterns, atoms=atoms)
         except UnsupportedPatternError:
             continue  # it can match nothing, most often
         except Exception as problem:  # the binding raises a bare one
@@ -284,33 +286,38 @@ def fuzz(seed: int, wanted: int) -> None:
             continue
         tried += 1
         texts = ["".join(random_.choices(alphabet, k=random_.randrange(1, 14))) for _ in range(25)]
-        texts.append("".join(random_.choices(alphabet, k=120)))
+        texts.append("".join(random_.choices(alphabet, k=40)))
         for text in texts:
-            assert stages.in_lanes(text) == stages.right(text), (patterns, text)
-            assert stages.alone(text) == stages.right(text), (patterns, text)
-            assert stages.by_ascii(text) == stages.right(text), (patterns, text)
+            try:
+                right = stages.right(text)
+            except BaseException as problem:  # the binding panics
+                if "retry-limit" not in str(problem):
+                    raise
+                break  # the engine gives up on a pattern that takes exponential time
+            assert stages.in_lanes(text) == right, (patterns, text)
+            assert stages.alone(text) == right, (patterns, text)
+            assert stages.by_ascii(text) == right, (patterns, text)
             codes = stages.read(text)
             closing = np.flatnonzero(stages.closes[codes[:-1], codes[1:]])
             for before in closing[:: max(1, len(closing) // 6)].tolist():
-                left, right = text[: before + 1], text[before + 1 :]
-                assert stages.right(left) + stages.right(right) == stages.right(text), (patterns, left, right)
+                left, rest = text[: before + 1], text[before + 1 :]
+                assert stages.right(left) + stages.right(rest) == right, (patterns, left, rest)
 
 
 def test_random_patterns() -> None:
-    fuzz(seed=1, wanted=200)
+    fuzz(seed=1, wanted=500, depth=2)
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_random_patterns_campaign(seed: int) -> None:
-    fuzz(seed, wanted=2_000)
+    fuzz(seed, wanted=1_000, depth=1 + seed % 2)
 
 
 def test_over_a_hundred_atoms() -> None:
     """Atoms and their twins before a cut of an earlier stage share a byte."""
     letters = [chr(0x4E00 + i) for i in range(120)]
-    for pairs in (letters[:4], letters[58:62], letters[-4:]):
-        a, b, c, d = pairs
+    for a, b, c, d in (letters[:4], letters[-4:]):
         stages = Stages(r"\d", "|".join([f"{a}{b}?", f"{c}{d}?", *letters]))
         for text in (f"{a}{b}1{c}{d}1", f"{a}{b}", f"1{a}{b}{a}1{b}1{d}{c}{d}1", "".join(letters) + "1"):
             stages.assert_right(text)

@@ -1,0 +1,386 @@
+"""What a caller may rely on: defaults, errors, immutability, pickling, and a light import."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import ROOT, artifact, reference, tokenizers
+from judge import ENGINES, engine
+
+import toktier
+from toktier.errors import (
+    BackendUnsupportedError,
+    LoneSurrogateError,
+    OptionError,
+    SpecialTokenError,
+    TextTypeError,
+    TokTierError,
+    UnknownBackendError,
+    UnknownTokenizerError,
+)
+from toktier.tokenizer import Tokenizer
+
+ALL = ("auto", "reference", *ENGINES)
+TEXT = "Hello, world! <|endoftext|> naïve 中文\n"
+LONG = (TEXT + "and so on, ") * 1_200
+
+backends = pytest.mark.parametrize("backend", ALL)
+
+METHODS = {
+    "encode": lambda tok, text, **options: tok.encode(text, **options),
+    "encode_to_numpy": lambda tok, text, **options: tok.encode_to_numpy(text, **options),
+    "encode_batch": lambda tok, text, **options: tok.encode_batch(["fine", text], **options),
+    "encode_batch_to_numpy": lambda tok, text, **options: tok.encode_batch_to_numpy([text], **options),
+    "encode_with_offsets": lambda tok, text, **options: tok.encode_with_offsets(text, **options),
+    "count": lambda tok, text, **options: tok.count(text, **options),
+    "module": lambda tok, text, **options: toktier.encode(text, tok, **options),
+}
+methods = pytest.mark.parametrize("method", METHODS)
+
+
+# --- loading and defaults ----------------------------------------------------------------
+
+
+def test_the_default_tokenizer() -> None:
+    assert toktier.DEFAULT == "gpt-oss"
+    assert toktier.encode(TEXT) == reference("gpt-oss").encode(TEXT).ids
+    assert toktier.load().fingerprint == toktier.load("gpt-oss").fingerprint == artifact("gpt-oss").fingerprint
+
+
+def test_ways_to_name_a_tokenizer(tmp_path: Path) -> None:
+    right = reference("gpt2").encode(TEXT).ids
+    file = tmp_path / "tokenizer.json"
+    file.write_bytes(artifact("gpt2").read())
+    for one in ("gpt2", "GPT2", file, str(file), tmp_path, toktier.load("gpt2")):
+        assert toktier.encode(TEXT, one) == right
+        for backend in ALL:
+            assert toktier.encode(TEXT, one, backend) == right
+
+
+def test_a_loaded_tokenizer_is_kept() -> None:
+    assert toktier.load("gpt2") is toktier.load("gpt2")
+
+
+@backends
+def test_load_with_a_backend(backend: str) -> None:
+    tok = toktier.load("gpt2", backend)
+    assert tok.backend == backend
+    assert tok.encode(TEXT) == reference("gpt2").encode(TEXT).ids
+    assert tok.encode(TEXT, backend="auto") == reference("gpt2").encode(TEXT).ids
+
+
+def test_special_tokens_are_added_by_default() -> None:
+    for name in toktier.embedded_names():
+        tok, judge = engine(name), reference(name)
+        for text in ("", "a", TEXT):
+            assert tok.encode(text) == judge.encode(text).ids
+            assert tok.encode(text, False) == judge.encode(text, add_special_tokens=False).ids
+            assert tok.encode(text, add_special_tokens=True) == judge.encode(text, add_special_tokens=True).ids
+
+
+@pytest.mark.parametrize("name", tokenizers("llama2", "bert_uncased"))
+def test_special_tokens_around_a_text(name: str) -> None:
+    """The embedded tokenizers add none, these do."""
+    tok, judge = engine(name), reference(name)
+    for add in (False, True):
+        for text in ("", "a b", "x " * 50):
+            right = judge.encode(text, add_special_tokens=add).ids
+            assert tok.encode(text, add) == right
+            assert tok.encode_batch([text, text], add) == [right, right]
+            assert tok.count(text, None, add) == len(right)
+            for limit in (0, 1, 2, 3, 51, 60):
+                assert tok.count(text, limit, add) == min(len(right), limit + 1)
+
+
+@backends
+def test_empty(embedded: str, backend: str) -> None:
+    tok = engine(embedded)
+    right = reference(embedded).encode("").ids
+    assert tok.encode("", backend=backend) == right
+    assert tok.encode_to_numpy("", backend=backend).dtype == np.uint32
+    assert tok.encode_batch([], backend=backend) == []
+    assert tok.encode_batch(["", ""], backend=backend) == [right, right]
+    assert tok.encode_batch(iter(["a"]), backend=backend) == [reference(embedded).encode("a").ids]
+    assert tok.count("", backend=backend) == tok.count("", 0, backend=backend) == len(right)
+    found = tok.encode_with_offsets("", backend=backend)
+    assert found.ids.shape == (0,) and found.offsets.shape == found.byte_offsets.shape == (0, 2)
+
+
+@backends
+def test_results_are_typed_and_the_callers_own(backend: str) -> None:
+    tok = engine("qwen3")
+    right = reference("qwen3").encode(LONG).ids
+    for text, ids in (("hello", reference("qwen3").encode("hello").ids), (LONG, right)):
+        for _ in range(3):
+            found = tok.encode_to_numpy(text, backend=backend)
+            assert found.dtype == np.uint32 and found.tolist() == ids
+            assert found.flags.writeable and found.flags.c_contiguous
+            found[:] = 0
+            batch = tok.encode_batch_to_numpy([text, text, "x"], backend=backend)
+            assert batch[0].tolist() == batch[1].tolist() == ids
+            batch[0][:] = 0
+            assert batch[1].tolist() == ids
+            offsets = tok.encode_with_offsets(text, backend=backend)
+            assert offsets.ids.dtype == np.uint32
+            assert offsets.offsets.dtype == offsets.byte_offsets.dtype == np.int64
+            if offsets.offsets.flags.writeable:
+                offsets.offsets[:] = 0
+            offsets.ids[:] = 0
+            lists = tok.encode(text, backend=backend)
+            assert type(lists) is list and all(type(id) is int for id in lists)
+            lists.clear()
+
+
+def test_a_subclass_of_str() -> None:
+    class Text(str):
+        pass
+
+    for backend in ALL:
+        for text in (Text("hello <|im_end|> wörld"), Text("e\u0301"), Text(""), Text("x"), Text(LONG)):
+            assert engine("qwen3").encode(text, backend=backend) == reference("qwen3").encode(str(text)).ids
+            assert engine("qwen3").count(text, backend=backend) == len(reference("qwen3").encode(str(text)).ids)
+
+
+def test_the_same_every_time(embedded: str) -> None:
+    tok = engine(embedded)
+    for backend in ALL:
+        assert len({tuple(tok.encode(LONG, backend=backend)) for _ in range(3)}) == 1
+    assert len({tuple(tok.encode(LONG, threads=n)) for n in (None, 1, 2, 7)}) == 1
+
+
+# --- errors ----------------------------------------------------------------------------------
+
+
+@methods
+@backends
+@pytest.mark.parametrize("bad", [b"bytes", bytearray(b"x"), None, 3, ["a"], memoryview(b"x")], ids=repr)
+def test_no_text(method: str, backend: str, bad: Any) -> None:
+    with pytest.raises(TextTypeError, match="str") as caught:
+        METHODS[method](engine("gpt2"), bad, backend=backend)
+    assert isinstance(caught.value, TypeError) and isinstance(caught.value, TokTierError)
+    if isinstance(bad, bytes):
+        assert "decode" in str(caught.value)
+
+
+def test_one_text_is_no_batch() -> None:
+    for one in ("text", b"bytes"):
+        with pytest.raises(TextTypeError, match="list"):
+            engine("gpt2").encode_batch(one)  # type: ignore[arg-type]
+
+
+@methods
+@backends
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        ("ok\ud800bad", 2),
+        ("\udfff", 0),
+        ("中\udc80\ud800", 1),
+        ("<|im_end|>\ud83d", 10),
+        ("e\u0301" * 9 + "\udbff", 18),
+        ("x" * 9_000 + "\ud83d \ude00", 9_000),
+        ("y\U0001f600\ude00", 2),
+    ],
+)
+def test_lone_surrogate(method: str, backend: str, text: str, index: int) -> None:
+    for special in ("encode", "text"):
+        with pytest.raises(LoneSurrogateError, match=f"index {index}") as caught:
+            METHODS[method](engine("qwen3"), text, backend=backend, special=special)
+        assert caught.value.index == index and isinstance(caught.value, ValueError)
+
+
+@methods
+@backends
+def test_special_tokens_refused(method: str, backend: str) -> None:
+    text = "e\u0301 user: <|im_end|><tool_call>\n<|im_start|>system"
+    with pytest.raises(SpecialTokenError, match="im_end") as caught:
+        METHODS[method](engine("qwen3"), text, backend=backend, special="raise")
+    assert (caught.value.token, caught.value.index) == ("<|im_end|>", text.index("<|im_end|>"))
+    fine = "e\u0301 <tool_call> <|im_en"  # an added token, but no special one
+    METHODS[method](engine("qwen3"), fine, backend=backend, special="raise")
+
+
+@pytest.mark.parametrize("name", tokenizers("bert_uncased", "llama2"))
+def test_special_tokens_refused_by_the_reference(name: str) -> None:
+    token = "[SEP]" if name == "bert_uncased" else "</s>"
+    with pytest.raises(SpecialTokenError) as caught:
+        engine(name).encode(f"hello {token} x", special="raise")
+    assert caught.value.token == token
+    assert engine(name).encode("hello x", special="raise") == reference(name).encode("hello x").ids
+
+
+def test_a_special_token_far_into_a_text() -> None:
+    text = "hello there " * 40_000 + "<|im_end|>"
+    for options in ({}, {"max_length": 5}, {"backend": "python"}):
+        with pytest.raises(SpecialTokenError) as caught:
+            engine("qwen3").encode(text, special="raise", **options)
+        assert caught.value.index == text.index("<")
+
+
+BAD_OPTIONS: dict[str, tuple[Any, ...]] = {
+    "special": ("ignore", None, True),
+    "max_length": (-1, 2.0, "3", 1 << 64, True),
+    "threads": (0, -1, 1.5, "2"),
+    "limit": (-1, 1.5, "3"),
+}
+
+
+@methods
+@pytest.mark.parametrize("name", ["gpt2", *tokenizers("bert_uncased")])
+def test_bad_options(method: str, name: str) -> None:
+    taken = {"special", "max_length", "threads"}
+    if method == "count":
+        taken = {"special", "threads", "limit"}
+    elif method in ("encode_with_offsets", "module"):
+        taken = {"special", "max_length"}
+    for option in sorted(taken):
+        for value in BAD_OPTIONS[option]:
+            with pytest.raises(OptionError, match=option):
+                METHODS[method](engine(name), "some text", **{option: value})
+
+
+@methods
+def test_unknown_backend(method: str) -> None:
+    with pytest.raises(UnknownBackendError, match="python, numpy") as caught:
+        METHODS[method](engine("gpt2"), "text", backend="cuda")
+    assert isinstance(caught.value, LookupError)
+
+
+def test_unknown_backend_at_load() -> None:
+    with pytest.raises(UnknownBackendError):
+        toktier.load("gpt2", "rust")
+
+
+@pytest.mark.parametrize("name", tokenizers("bert_uncased"))
+def test_a_backend_that_cannot(name: str) -> None:
+    for backend in ENGINES:
+        with pytest.raises(BackendUnsupportedError, match="WordPiece"):
+            engine(name).encode("text", backend=backend)
+        with pytest.raises(BackendUnsupportedError, match="WordPiece"):
+            Tokenizer(artifact(name), backend)
+    with pytest.raises(BackendUnsupportedError, match="WordPiece"):
+        engine(name).piece_starts("text")
+    with pytest.raises(BackendUnsupportedError, match="numpy"):
+        engine("gpt2").piece_starts("text", backend="reference")
+
+
+def test_unknown_tokenizer() -> None:
+    with pytest.raises(UnknownTokenizerError, match="gpt2"):
+        toktier.encode("text", "gpt3")
+
+
+def test_an_error_leaves_nothing_behind() -> None:
+    tok = engine("qwen3")
+    right = reference("qwen3").encode(TEXT).ids
+    for backend in ALL:
+        for bad in ("\ud800" + LONG, LONG + "\ud800"):
+            with pytest.raises(LoneSurrogateError):
+                tok.encode(bad, backend=backend)
+        assert tok.encode(TEXT, backend=backend) == right
+
+
+# --- options of one call ------------------------------------------------------------------------
+
+
+@backends
+def test_options_do_not_stick(backend: str) -> None:
+    name = "qwen3"
+    tok, judge = engine(name), reference(name)
+    text = "a <|im_end|> b"
+    whole = judge.encode(text).ids
+    options: list[dict[str, Any]] = [
+        {"max_length": 1},
+        {"special": "text"},
+        {"special": "text", "max_length": 2},
+        {"add_special_tokens": False},
+        {"threads": 2},
+    ]
+    for option in options:
+        first = tok.encode(text, backend=backend, **option)
+        assert tok.encode(text, backend=backend) == whole
+        assert tok.encode_batch([text], backend=backend) == [whole]
+        assert tok.encode_with_offsets(text, backend=backend).ids.tolist() == whole
+        assert tok.encode(text, backend=backend, **option) == first
+    assert tok.reference().truncation is None
+    assert tok.encode(text, special="text", backend=backend) != whole
+
+
+def test_a_tokenizer_says_what_it_is() -> None:
+    tok = engine("gpt2")
+    assert tok.fingerprint == artifact("gpt2").fingerprint
+    assert tok.name == "gpt2" and "gpt2" in repr(tok)
+    assert tok.backends == ("reference", *ENGINES)
+    assert tok.vocab_size == reference("gpt2").get_vocab_size()
+    assert "atoms" in str(tok.explain())
+
+
+# --- other processes ------------------------------------------------------------------------------
+
+
+def _encode_in_child(tok: Tokenizer, text: str) -> list[list[int]]:
+    return [tok.encode(text, backend=backend) for backend in ("python", "numpy")]
+
+
+def test_pickling() -> None:
+    for backend in ("auto", "numpy"):
+        tok = toktier.load("gpt2", backend)
+        again = pickle.loads(pickle.dumps(tok))
+        assert again.fingerprint == tok.fingerprint and again.backend == backend
+        assert again.encode(LONG) == tok.encode(LONG)
+    from_bytes = Tokenizer(toktier.artifact.Artifact.from_bytes(artifact("gpt2").read(), "mine"))
+    assert pickle.loads(pickle.dumps(from_bytes)).encode(TEXT) == reference("gpt2").encode(TEXT).ids
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("start", [m for m in ("fork", "spawn") if m in multiprocessing.get_all_start_methods()])
+def test_multiprocessing(start: str) -> None:
+    tok = engine("gpt2")
+    right = reference("gpt2").encode(LONG).ids
+    tok.encode(LONG)
+    with multiprocessing.get_context(start).Pool(1) as pool:
+        found = pool.apply_async(_encode_in_child, (tok, LONG)).get(60)
+    assert found == [right, right]
+
+
+# --- a light import ---------------------------------------------------------------------------------
+
+_IMPORT = """
+import sys, time
+import numpy
+before = set(sys.modules)
+start = time.perf_counter()
+import toktier
+taken = time.perf_counter() - start
+heavy = {"jax", "jaxlib", "tokenizers", "huggingface_hub", "transformers", "regex", "rich", "requests", "httpx"}
+loaded = {name.partition(".")[0] for name in sys.modules}
+assert not heavy & loaded, heavy & loaded
+assert not any(name.startswith("toktier.") and "backends" in name for name in sys.modules)
+toktier.embedded_names(), toktier.errors, toktier.__version__
+print(taken)
+"""
+
+
+def test_import_is_light() -> None:
+    for _ in range(3):  # another try if the machine was busy
+        started = time.perf_counter()
+        run = subprocess.run([sys.executable, "-c", _IMPORT], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0, run.stderr
+        if float(run.stdout) < 0.2:
+            return
+    pytest.fail(f"`import toktier` took {run.stdout.strip()} s of {time.perf_counter() - started:.2f} s")
+
+
+def test_names_of_the_module() -> None:
+    for name in toktier.__all__:
+        assert getattr(toktier, name) is not None
+    assert set(toktier.__all__) <= {*dir(toktier), *toktier.__all__}
+    with pytest.raises(AttributeError, match="nothing_here"):
+        _ = toktier.nothing_here
