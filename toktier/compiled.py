@@ -28,7 +28,7 @@ from .bpe.tables import Merges, TokenBytes
 from .decoding import is_byte_level
 from .errors import ArtifactError, UnsupportedPatternError
 from .normalization import inert_table, unicode_forms
-from .patterns import lanes, stdlib
+from .patterns import lanes, stdlib, windows
 from .patterns.atoms import Atoms, atoms_of
 from .patterns.charsets import engine_version
 from .patterns.lanes import Splitter
@@ -38,7 +38,7 @@ from .pipeline import BPE, Pipeline, parse
 from .plan import Plan, make_plan
 
 #: Raise it whenever the meaning of what is stored changes.
-_FORMAT = 11
+_FORMAT = 12
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
@@ -49,12 +49,14 @@ class Split:
     """How the engines cut a text into pieces.
 
     ``atom_of``: uint8 (0x110000,), the atom of each code point; ``splitter`` runs over atoms;
+    ``closes``: flat, (atoms + 1, atoms + 1), the closing pairs of all stages together, the end atom included;
     ``patterns``: the stages for the standard library's ``re``, over stand-ins of the text
     (:mod:`toktier.patterns.stdlib`).
     """
 
     atom_of: NDArray[np.uint8]
     splitter: Splitter
+    closes: NDArray[np.bool_]
     patterns: tuple[re.Pattern[str], ...]
 
 
@@ -169,6 +171,10 @@ def _derive_stages(plan: Plan, header: _Header, arrays: _Arrays) -> str | None:
     for number, machine in enumerate(machines):
         arrays[f"oracle {number}"] = machine.oracle
         arrays[f"walk {number}"] = machine.walk
+        arrays[f"closes {number}"] = windows.closing_symbols(machine, number > 0)
+        table = windows.window_table(machine, number > 0)
+        if table is not None:
+            arrays[f"windows {number}"] = table
     return None
 
 
@@ -287,13 +293,16 @@ def _split(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Spl
         lanes.make_stage(
             Machine(arrays[f"oracle {i}"], arrays[f"walk {i}"], stage["first"], stage["has_gaps"]),
             atom_patterns[i],
+            arrays[f"closes {i}"],
+            arrays.get(f"windows {i}"),
         )
         for i, stage in enumerate(header["stages"])
     )
     closes = arrays["closes"]
     return Split(
         arrays["atom_of"],
-        Splitter(stages, closes.ravel(), len(closes) - 1),
+        Splitter(stages, len(closes) - 1),
+        closes.ravel(),
         tuple(re.compile(stage["stand-in"]) for stage in header["stages"]),
     )
 

@@ -43,7 +43,7 @@ class SafeCuts:
             else None
         )
         self._atom_of = split.atom_of
-        self._closes = split.splitter.closes
+        self._closes = split.closes
         self._width = split.splitter.end + 1
         normalizer = TextNormalizer(pipeline.normalizer, inert=inert)
         contents = [token.content for token in tokens]

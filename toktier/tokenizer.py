@@ -168,7 +168,7 @@ class Tokenizer:
         if engine is None:
             fallbacks.append(("everything", self._unsupported or ""))
         else:
-            closes = engine.split.splitter.closes.reshape(engine.split.splitter.end + 1, -1)[:-1, :-1]
+            closes = engine.split.closes.reshape(engine.split.splitter.end + 1, -1)[:-1, :-1]
             certificate = f"{int(closes.sum())} of {closes.size} pairs of atoms close"
             if not self._gives_offsets:
                 why = "they are derived for byte-level models with no normalizer but a Unicode form"

@@ -1,8 +1,10 @@
-"""Running the machine over a whole text with numpy: many lanes, one step at a time.
+"""Running the machines of a pre-tokenizer over a whole text with numpy.
 
-The text is cut at closing pairs (:func:`~toktier.patterns.machine.closing_pairs`) into a few thousand lanes,
-each a text of its own, and all lanes take their steps together: first the oracle from the right, then the
-walk from the left.  Added tokens are marked by the end atom, which ends one text and begins the next.
+Each stage is decided by windows of a few symbols where they suffice (:mod:`~toktier.patterns.windows`).  What
+they leave open lies in stretches between two places at which the stage may be run apart.  Each stretch is a
+lane, and all lanes take their steps together: first the oracle from the right, then the walk from the left.
+
+Added tokens are marked by the end atom, which ends one text and begins the next.
 """
 
 from __future__ import annotations
@@ -15,26 +17,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .machine import Machine
+from .windows import BEGINS, CLOSES, UNKNOWN
 
-#: Characters a lane should have: few in short texts, so that there are few steps, and in long ones as many
-#: as it takes for the lanes to be as many as numpy handles well at a time.
-_LANE = (24, 160)
-_LANES = 1024
+#: Lanes that are run together; more would not fit the processor's cache.
 _MOST_LANES = 8192
-#: A lane without a cut this long is left to the standard library's ``re`` (the text is one long run).
-_LONGEST_LANE = 4096
-#: How far from its target a cut is looked for at first; widened where there is none.
-_SEARCH = (16, 256, _LONGEST_LANE)
+#: A longer lane is left to the standard library's ``re``, and so are a few less long ones: a step costs about
+#: the same however few lanes take it.
+_LONGEST_LANE = 512
+_LENGTHY_LANE = 48
+_FEW = 16
+#: Symbols whose windows are looked up in one go.
+_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One pre-tokenizer stage, ready to run.
 
-    Both tables are flat, of dtype int64, and indexed by oracle state times ``stride`` plus a symbol
-    (``oracle``) or a walk state (``walk``), so that a step is one addition and one look-up.  Oracle states
-    are stored multiplied.  Symbols from ``atoms`` on mean the same atoms, where an earlier stage begins a
-    piece at the next character; the walk table from ``restart`` on is for characters at which one does.
+    ``oracle`` and ``walk`` are flat, of dtype int64, and indexed by oracle state times a stride plus a symbol
+    (``oracle``) or a walk state (``walk``), so that a step is one addition and one look-up; oracle states are
+    stored multiplied.  Symbols from ``atoms`` on mean the same atoms, where an earlier stage begins a piece at
+    the next character; the walk table from ``restart`` on is for characters at which one does.
     """
 
     oracle: NDArray[np.int64]
@@ -43,9 +46,16 @@ class Stage:
     restart: int
     first: int  # least walk state that begins a piece
     pattern: re.Pattern[bytes]  # the same stage for ``re``, over atoms
+    closes: NDArray[np.bool_]  # see :func:`~toktier.patterns.windows.closing_symbols`
+    windows: NDArray[np.uint8] | None  # see :func:`~toktier.patterns.windows.window_table`
 
 
-def make_stage(machine: Machine, pattern: re.Pattern[bytes]) -> Stage:
+def make_stage(
+    machine: Machine,
+    pattern: re.Pattern[bytes],
+    closes: NDArray[np.bool_],
+    windows: NDArray[np.uint8] | None,
+) -> Stage:
     """Lay the machine's tables out for stepping."""
     states, atoms = machine.oracle.shape
     stride = max(2 * atoms, len(machine.walk))
@@ -55,19 +65,16 @@ def make_stage(machine: Machine, pattern: re.Pattern[bytes]) -> Stage:
     walk = np.zeros((2, states, stride), np.int64)
     walk[0, :, : len(machine.walk)] = machine.walk.T
     walk[1] = machine.walk[0][:, None]
-    return Stage((oracle * stride).ravel(), walk.ravel(), atoms, states * stride, machine.first, pattern)
+    return Stage(
+        (oracle * stride).ravel(), walk.ravel(), atoms, states * stride, machine.first, pattern, closes, windows
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """All stages of a pre-tokenizer and the pairs at which lanes may be cut.
-
-    ``closes`` is the flat (atoms + 1, atoms + 1) table of closing pairs, the end atom included: a text may
-    always be cut next to an added token.
-    """
+    """All stages of a pre-tokenizer.  ``end`` is the number of the end atom."""
 
     stages: tuple[Stage, ...]
-    closes: NDArray[np.bool_]
     end: int
 
     def piece_starts(self, atoms: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -75,95 +82,138 @@ class Splitter:
 
         Every end atom begins a piece; the caller removes those inside an added token.
         """
-        begins = np.zeros(len(atoms), np.bool_)
         if len(atoms) == 0:
-            return begins
-        edges = self.cut(atoms)
-        lengths = np.diff(edges)
-        long = lengths > _LONGEST_LANE
-        for start, length in zip(edges[:-1][long].tolist(), lengths[long].tolist(), strict=True):
-            begins[start : start + length] = self.run_alone(atoms[start : start + length])
-        lanes = np.flatnonzero(~long)
-        if len(lanes):
-            order = lanes[np.argsort(lengths[lanes], kind="stable")[::-1]]
-            self.run_lanes(atoms, begins, edges[:-1][order], lengths[order])
+            return np.zeros(0, np.bool_)
+        begins: NDArray[np.bool_] | None = None
+        for stage in self.stages:
+            begins = self._run(stage, atoms, begins)
+        if begins is None:  # no stages: only added tokens cut
+            begins = atoms == self.end
+            begins[1:] |= begins[:-1]
+            begins[0] = True
         return begins
 
-    def cut(self, atoms: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Lane edges: 0, closing positions near multiples of the lane length, and the text's length."""
-        count = len(atoms)
-        lanes = min(_MOST_LANES, count // min(max(count // _LANES, _LANE[0]), _LANE[1]))
-        edges = np.linspace(0, count, lanes + 1).astype(np.int64)[1:-1] if lanes > 1 else np.empty(0, np.int64)
-        found = [np.array([0, count])]
-        for reach in _SEARCH:
-            if len(edges) == 0:
-                break
-            # the edges still open, thinned so that the search costs at most one pass over the text
-            edges = edges[:: max(1, len(edges) * reach // (4 * count))]
-            position = np.minimum(edges[:, None] + np.arange(reach), count - 1)
-            closing = self.closes[atoms[position - 1].astype(np.int64) * (self.end + 1) + atoms[position]]
-            first = closing.argmax(axis=1)
-            hit = closing[np.arange(len(edges)), first]
-            found.append(position[np.arange(len(edges)), first][hit])
-            edges = edges[~hit]
-        return np.unique(np.concatenate(found))
-
-    def run_lanes(
-        self,
-        atoms: NDArray[np.uint8],
-        begins: NDArray[np.bool_],
-        starts: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-    ) -> None:
-        """Fill ``begins`` for the lanes, which come longest first."""
-        steps = int(lengths[0])
-        live = np.searchsorted(-lengths, -np.arange(steps), side="left").tolist()  # lanes with a step t
-        count = len(starts)
-        symbols = np.empty((steps, count), np.uint8)
-        position = starts.copy()
-        for t, n in enumerate(live):
-            atoms.take(position[:n], out=symbols[t, :n], mode="clip")
-            position += 1
-        later = np.zeros((steps, count), np.bool_)  # an earlier stage begins a piece here
-        path = np.zeros((steps, count), np.int64)  # oracle states, then walk states
-        index = np.empty(count, np.int64)
-        for number, stage in enumerate(self.stages):
-            if number:  # tell the oracle where an earlier stage ends the text
-                symbols[:-1] += later[1:] * np.uint8(stage.atoms)
-            state = np.zeros(count, np.int64)
-            for t in range(steps - 1, -1, -1):
-                n = live[t]
-                np.add(state[:n], symbols[t, :n], out=index[:n])
-                stage.oracle.take(index[:n], out=state[:n], mode="clip")
-                path[t, :n] = state[:n]
-            if number:
-                symbols[:-1] -= later[1:] * np.uint8(stage.atoms)
-                path += later * np.int64(stage.restart)
-            state = np.zeros(count, np.int64)
-            for t, n in enumerate(live):
-                np.add(state[:n], path[t, :n], out=index[:n])
-                state = path[t]
-                stage.walk.take(index[:n], out=state[:n], mode="clip")
-            np.greater_equal(path, stage.first, out=later)
-        position = starts.copy()
-        for t, n in enumerate(live):
-            begins[position[:n]] = later[t, :n]
-            position += 1
+    def _run(self, stage: Stage, atoms: NDArray[np.uint8], earlier: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+        """One stage; ``earlier``: where the stages before it begin pieces."""
+        symbols = atoms if earlier is None else atoms + earlier * np.uint8(stage.atoms)
+        if stage.windows is None:
+            begins = np.zeros(len(atoms), np.bool_)
+            starts = np.flatnonzero(_look_up(stage.closes, symbols, self.end) != 0)
+            lengths = np.diff(starts, append=len(atoms))
+        else:
+            verdict = _look_up(stage.windows, symbols, self.end)
+            begins = (verdict & BEGINS).view(np.bool_)
+            unknown = np.flatnonzero((verdict & UNKNOWN) != 0)
+            if len(unknown) == 0:
+                return begins
+            cuts = np.append(np.flatnonzero((verdict & CLOSES) != 0), len(atoms))
+            which = np.searchsorted(cuts, unknown, side="right")
+            which = which[np.flatnonzero(np.diff(which, prepend=0))]
+            starts = cuts[which - 1]
+            lengths = cuts[which] - starts
+        order = np.argsort(lengths, kind="stable")[::-1]
+        starts, lengths = starts[order], lengths[order]
+        longest, lengthy = np.searchsorted(-lengths, (-_LONGEST_LANE, -_LENGTHY_LANE)).tolist()
+        long = max(longest, min(lengthy, _FEW))
+        for start, length in zip(starts[:long].tolist(), lengths[:long].tolist(), strict=True):
+            stretch = slice(start, start + length)
+            bounds = [0, length] if earlier is None else [*np.flatnonzero(earlier[stretch]).tolist(), length]
+            found = _refine(stage, atoms[stretch].tobytes(), bounds if bounds[0] == 0 else [0, *bounds], self.end)
+            begins[stretch] = False
+            begins[start + np.array(found[:-1])] = True
+        for batch in range(long, len(starts), _MOST_LANES):
+            lanes = slice(batch, batch + _MOST_LANES)
+            _run_lanes(stage, atoms, earlier, begins, starts[lanes], lengths[lanes])
+        return begins
 
     def run_alone(self, atoms: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """The same for one stretch, by the standard library's ``re`` over the atoms' bytes."""
+        """:meth:`piece_starts` by the standard library's ``re`` alone, over the atoms' bytes."""
         data = atoms.tobytes()
         ends = np.flatnonzero(atoms == self.end)
         bounds = np.unique(np.concatenate(([0], ends, ends + 1, [len(data)]))).tolist()
         for stage in self.stages:
-            # added tokens, and the pieces of an earlier stage, are texts of their own
-            refined = [0]
-            for start, stop in pairwise(bounds):
-                if data[start] == self.end:
-                    refined.append(stop)
-                else:
-                    refined += [start + match.end() for match in stage.pattern.finditer(data[start:stop])]
-            bounds = refined
+            bounds = _refine(stage, data, bounds, self.end)
         begins = np.zeros(len(data), np.bool_)
         begins[bounds[:-1]] = True
         return begins
+
+
+def _refine(stage: Stage, data: bytes, bounds: list[int], end: int) -> list[int]:
+    """Cut the pieces between ``bounds``, each a text of its own, by the stage's pattern."""
+    refined = [0]
+    for start, stop in pairwise(bounds):
+        if data[start] == end:
+            refined.append(stop)
+        else:
+            refined += [start + match.end() for match in stage.pattern.finditer(data[start:stop])]
+    return refined
+
+
+def _look_up(
+    table: NDArray[np.uint8] | NDArray[np.bool_], symbols: NDArray[np.uint8], end: int
+) -> NDArray[np.uint8]:
+    """The entries of ``table`` at every place; beyond either end of the text there are end markers.
+
+    A table of two dimensions is over the symbols before and from a place, one of three has one more after
+    these, and one of four one more on either side.
+    """
+    count, width, reach = len(symbols), len(table), table.ndim
+    padded = np.full(count + 3, end, np.uint8)
+    padded[2:-1] = symbols
+    flat = table.ravel().view(np.uint8)
+    found = np.empty(count, np.uint8)
+    for start in range(0, count, _BLOCK):
+        size = min(_BLOCK, count - start)
+        block = padded[start : start + size + 3].astype(np.uint16)
+        pair = block[:-1] * np.uint16(width)
+        pair += block[1:]  # [p]: the symbols before and from place p - 1
+        index = pair[(0 if reach == 4 else 1) : size + (0 if reach == 4 else 1)].astype(np.uint32)
+        if reach == 3:
+            index *= np.uint32(width)
+            index += block[3 : size + 3]
+        elif reach == 4:
+            index *= np.uint32(width * width)
+            index += pair[2 : size + 2]
+        flat.take(index.astype(np.intp), out=found[start : start + size], mode="clip")
+    return found
+
+
+def _run_lanes(
+    stage: Stage,
+    atoms: NDArray[np.uint8],
+    earlier: NDArray[np.bool_] | None,
+    begins: NDArray[np.bool_],
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+) -> None:
+    """Fill ``begins`` for lanes, which come longest first."""
+    count, steps = len(starts), int(lengths[0])
+    live = np.searchsorted(-lengths, -np.arange(steps), side="left").tolist()  # lanes that have a step t
+    symbols = np.empty((steps, count), np.uint8)
+    cut = np.zeros((steps, count), np.bool_) if earlier is not None else None
+    position = starts.copy()
+    for t, n in enumerate(live):
+        atoms.take(position[:n], out=symbols[t, :n], mode="clip")
+        if earlier is not None and cut is not None:
+            earlier.take(position[:n], out=cut[t, :n], mode="clip")
+        position += 1
+    if cut is not None:  # tell the oracle where an earlier stage ends the text
+        symbols[:-1] += cut[1:] * np.uint8(stage.atoms)
+    path = np.zeros((steps, count), np.int64)  # oracle states, then walk states
+    index = np.empty(count, np.int64)
+    state = np.zeros(count, np.int64)
+    for t in range(steps - 1, -1, -1):
+        n = live[t]
+        np.add(state[:n], symbols[t, :n], out=index[:n])
+        stage.oracle.take(index[:n], out=state[:n], mode="clip")
+        path[t, :n] = state[:n]
+    if cut is not None:
+        path += cut * np.int64(stage.restart)
+    state = np.zeros(count, np.int64)
+    position = starts.copy()
+    for t, n in enumerate(live):
+        np.add(state[:n], path[t, :n], out=index[:n])
+        state = path[t]
+        stage.walk.take(index[:n], out=state[:n], mode="clip")
+        begins[position[:n]] = state[:n] >= stage.first
+        position += 1
