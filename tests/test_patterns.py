@@ -6,18 +6,17 @@ import random
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise, product
-from typing import Any
 
 import numpy as np
 import pytest
-from conftest import artifact, shared_tokenizer_names
+from conftest import artifact, shared_tokenizer_names, tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tokenizers import Regex, pre_tokenizers
 
 from toktier.errors import UnsupportedPatternError
-from toktier.patterns import lanes, stdlib
+from toktier.patterns import lanes, stdlib, windows
 from toktier.patterns.atoms import Atoms, atoms_of
 from toktier.patterns.charsets import CODE_POINTS, DIGITS, members, probe
 from toktier.patterns.lanes import Splitter
@@ -49,16 +48,24 @@ class Stages:
         closes = np.ones((self.atoms.count + 1, self.atoms.count + 1), np.bool_)
         closes[:-1, :-1] = closing_pairs(machines, self.atoms.count)
         self.closes = closes
-        stages = tuple(lanes.make_stage(m, p) for m, p in zip(machines, compiled, strict=True))
-        self.splitter = Splitter(stages, closes.ravel(), self.atoms.count)
+        by_windows, by_lanes = [], []
+        for number, (machine, pattern) in enumerate(zip(machines, compiled, strict=True)):
+            pairs = windows.closing_symbols(machine, number > 0)
+            table = windows.window_table(machine, number > 0)
+            by_windows.append(lanes.make_stage(machine, pattern, pairs, table))
+            by_lanes.append(lanes.make_stage(machine, pattern, pairs, None))
+        self.splitter = Splitter(tuple(by_windows), self.atoms.count)
+        self.lanes_only = Splitter(tuple(by_lanes), self.atoms.count)
         self.judges = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
 
     def read(self, text: str) -> NDArray[np.uint8]:
         return self.atoms.of_code_point.take(np.frombuffer(text.encode("utf-32-le"), np.uint32))
 
     def in_lanes(self, text: str) -> list[str]:
-        """All steps by the machine, in one lane unless the text is long enough to be cut."""
-        return _cut(text, np.flatnonzero(self.splitter.piece_starts(self.read(text))).tolist())
+        """By windows and lanes, and by lanes alone, which must agree."""
+        found = self.splitter.piece_starts(self.read(text))
+        np.testing.assert_array_equal(found, self.lanes_only.piece_starts(self.read(text)))
+        return _cut(text, np.flatnonzero(found).tolist())
 
     def alone(self, text: str) -> list[str]:
         return _cut(text, np.flatnonzero(self.splitter.run_alone(self.read(text))).tolist()) if text else []
@@ -104,25 +111,36 @@ def _splits(stage: PreTokenizer | None) -> Iterator[str]:
 
 
 @cache
-def stages_in_use() -> dict[tuple[str, ...], str]:
-    """The distinct pre-tokenizers of the tokenizers on this machine, and the name of one that has it."""
-    found = {(GPT2_PATTERN,): "gpt2"}
-    for name in (*embedded_names(), *shared_tokenizer_names()):
-        document = artifact(name).document()
-        small = {**document, "model": {"type": "BPE"}}
-        patterns = tuple(_splits(parse_pipeline(small).pre_tokenizer))
-        if patterns:
-            found.setdefault(patterns, name)
-    return found
+def patterns_of(name: str) -> tuple[str, ...]:
+    """The patterns that a tokenizer applies one after another."""
+    small = {**artifact(name).document(), "model": {"type": "BPE"}}
+    return tuple(_splits(parse_pipeline(small).pre_tokenizer)) or (GPT2_PATTERN,)
 
 
 @cache
-def derived(patterns: tuple[str, ...]) -> Stages:
+def derived(*patterns: str) -> Stages:
     return Stages(*patterns)
 
 
-def in_use() -> list[Any]:
-    return [pytest.param(patterns, id=name) for patterns, name in stages_in_use().items()]
+# Those with pre-tokenizers of their own; the others on this list are left to the long run.
+_QUICK = (*embedded_names(), "deepseek_llm", "kimi_k2")
+_OTHERS = ("cl100k", "deepseek_coder", "mistral_tekken_240911", "qwen3_5", "starcoder")
+
+
+@pytest.fixture(
+    params=[
+        *tokenizers(*_QUICK),
+        *(pytest.param(*p.values, marks=[*p.marks, pytest.mark.campaign]) for p in tokenizers(*_OTHERS)),
+    ]
+)
+def stages(request: pytest.FixtureRequest) -> Stages:
+    """The pre-tokenizer of each tokenizer in turn."""
+    return derived(*patterns_of(request.param))
+
+
+def names_here() -> list[str]:
+    """Tokenizers on this machine that have a pre-tokenizer of their own."""
+    return [name for name in (*_QUICK, *_OTHERS) if name in {*embedded_names(), *shared_tokenizer_names()}]
 
 
 def _representatives(atoms: Atoms) -> list[str]:
@@ -130,10 +148,8 @@ def _representatives(atoms: Atoms) -> list[str]:
     return list(map(chr, firsts))
 
 
-@pytest.mark.parametrize("patterns", in_use())
-def test_all_short_strings_of_atoms(patterns: tuple[str, ...]) -> None:
+def test_all_short_strings_of_atoms(stages: Stages) -> None:
     """Every pair and a share of the triples and longer ones, one character standing for each atom."""
-    stages = derived(patterns)
     alphabet = _representatives(stages.atoms)
     random_ = random.Random(0)
     texts = ["", *alphabet, *map("".join, product(alphabet, repeat=2))]
@@ -144,10 +160,8 @@ def test_all_short_strings_of_atoms(patterns: tuple[str, ...]) -> None:
         stages.assert_right(text)
 
 
-@pytest.mark.parametrize("patterns", in_use())
-def test_any_member_of_an_atom_will_do(patterns: tuple[str, ...]) -> None:
+def test_any_member_of_an_atom_will_do(stages: Stages) -> None:
     """Random members of the atoms rather than representatives: the atoms are as fine as they must be."""
-    stages = derived(patterns)
     random_ = random.Random(1)
     members_of = [np.flatnonzero(stages.atoms.of_code_point == a) for a in range(stages.atoms.count)]
     members_of = [m[(m < 0xD800) | (m >= 0xE000)] for m in members_of]
@@ -156,9 +170,7 @@ def test_any_member_of_an_atom_will_do(patterns: tuple[str, ...]) -> None:
         stages.assert_right("".join(chr(int(random_.choice(m))) for m in chosen))
 
 
-@pytest.mark.parametrize("patterns", in_use())
-def test_closing_pairs_cut_safely(patterns: tuple[str, ...]) -> None:
-    stages = derived(patterns)
+def test_closing_pairs_cut_safely(stages: Stages) -> None:
     alphabet = _representatives(stages.atoms)
     pairs = np.argwhere(stages.closes[:-1, :-1]).tolist()
     assert pairs, "nowhere may a text be cut"
@@ -171,9 +183,7 @@ def test_closing_pairs_cut_safely(patterns: tuple[str, ...]) -> None:
             assert whole == stages.right(left) + stages.right(right), (left, right)
 
 
-@pytest.mark.parametrize("patterns", in_use())
-def test_lanes_agree_with_one_lane(patterns: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    stages = derived(patterns)
+def test_lanes_agree_with_one_lane(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
     alphabet = _representatives(stages.atoms)
     random_ = random.Random(3)
     for length in (1, 2, 159, 160, 161, 319, 320, 321, 2_000, 20_000):
@@ -181,15 +191,13 @@ def test_lanes_agree_with_one_lane(patterns: tuple[str, ...], monkeypatch: pytes
         right = stages.right(text)
         assert stages.in_lanes(text) == right
         assert stages.alone(text) == right
-        for name, value in (("_LANE", (5, 8)), ("_LONGEST_LANE", 9), ("_SEARCH", (2, 9))):
+        for name, value in (("_MOST_LANES", 7), ("_LONGEST_LANE", 9), ("_LENGTHY_LANE", 4), ("_BLOCK", 64)):
             monkeypatch.setattr(lanes, name, value)
         assert stages.in_lanes(text) == right
         monkeypatch.undo()
 
 
-@pytest.mark.parametrize("patterns", in_use())
-def test_long_runs_among_short_ones(patterns: tuple[str, ...]) -> None:
-    stages = derived(patterns)
+def test_long_runs_among_short_ones(stages: Stages) -> None:
     random_ = random.Random(4)
     alphabet = _representatives(stages.atoms)
     parts = []
@@ -201,8 +209,8 @@ def test_long_runs_among_short_ones(patterns: tuple[str, ...]) -> None:
 def test_added_tokens_end_a_text() -> None:
     """The end atom: what stands on either side is cut as a text of its own."""
     random_ = random.Random(5)
-    for patterns in (*stages_in_use(), (r"\d",), (r"\d", "b+"), (r"a\s",), (r"\s+$", "[a-c]+")):
-        stages = derived(patterns)
+    for patterns in (patterns_of("deepseek-v3"), (r"\d",), (r"\d", "b+"), (r"a\s",), (r"\s+$", "[a-c]+")):
+        stages = derived(*patterns)
         alphabet = ["a", "b", "1", " ", "\n", "'", "s", "!", "\u4e2d", "\U0001f600"]
         for length in (1, 2, 3, 5, 40, 700):
             for _ in range(12):
@@ -237,10 +245,10 @@ BEYOND = (
 
 @pytest.mark.parametrize("pattern", BEYOND)
 def test_patterns_beyond_the_field(pattern: str) -> None:
-    stages = Stages(pattern)
+    stages = Stages(pattern, atoms=atoms_for(BEYOND))
     alphabet = "abcd\n A]-{x1"
     random_ = random.Random(pattern)
-    texts = [*alphabet, *map("".join, product("abc\n", repeat=4))]
+    texts = [*alphabet, *map("".join, product("abc\n", repeat=3))]
     texts += ["".join(random_.choices(alphabet, k=random_.randrange(1, 12))) for _ in range(150)]
     texts += ["".join(random_.choices("abc \n", k=400)), "\u212a\u017f\u4e2dKkE\u0301é" * 3]
     for text in texts:
@@ -305,7 +313,7 @@ def fuzz(seed: int, wanted: int, depth: int) -> None:
 
 
 def test_random_patterns() -> None:
-    fuzz(seed=1, wanted=500, depth=2)
+    fuzz(seed=1, wanted=300, depth=2)
 
 
 @pytest.mark.campaign
@@ -317,7 +325,7 @@ def test_random_patterns_campaign(seed: int) -> None:
 def test_over_a_hundred_atoms() -> None:
     """Atoms and their twins before a cut of an earlier stage share a byte."""
     letters = [chr(0x4E00 + i) for i in range(120)]
-    for a, b, c, d in (letters[:4], letters[-4:]):
+    for a, b, c, d in (letters[:4],):
         stages = Stages(r"\d", "|".join([f"{a}{b}?", f"{c}{d}?", *letters]))
         for text in (f"{a}{b}1{c}{d}1", f"{a}{b}", f"1{a}{b}{a}1{b}1{d}{c}{d}1", "".join(letters) + "1"):
             stages.assert_right(text)
@@ -450,7 +458,7 @@ def test_ignored_case(pattern: str) -> None:
 @cache
 def sources_in_use() -> tuple[str, ...]:
     """The bracket expressions and escapes of all patterns, as written."""
-    return tuple(dict.fromkeys(s for patterns in stages_in_use() for p in patterns for s in _sources(p)))
+    return tuple(dict.fromkeys(s for name in names_here() for p in patterns_of(name) for s in _sources(p)))
 
 
 def _assert_members(source: str, codes: NDArray[np.int64]) -> None:
