@@ -311,7 +311,7 @@ class Tokenizer:
         self._post.limit(add_special_tokens, max_length)  # refuses a bad one
         with _own_errors(text):
             if self._is_reference(backend) or not self._gives_offsets:
-                ids, spans = self._reference.offsets(text, add_special_tokens, special, max_length)
+                ids, spans = self._reference_offsets(text, add_special_tokens, special, max_length)
             else:
                 ids, spans = self._engine_offsets(text, add_special_tokens, special, backend, max_length)
         return Encoding(ids, spans, offsets.utf8_spans(text, spans))
@@ -568,7 +568,7 @@ class Tokenizer:
         spans = zip(prepared.starts.tolist(), prepared.stops.tolist(), strict=True)
         lengths[added] = [len(prepared.text[start:stop].encode("utf-8")) for start, stop in spans]
         if self._is_lossy and lengths.sum() != len(prepared.text.encode("utf-8")):
-            return self._reference.offsets(text, add_special_tokens, special, max_length)
+            return self._reference_offsets(text, add_special_tokens, special, max_length)
         positions = None
         if not prepared.unchanged:
             form = _form(self._compiled.pipeline.normalizer)
@@ -586,6 +586,18 @@ class Tokenizer:
             positions=positions,
         )
         return self._post.finish(ids, add_special_tokens, max_length), result
+
+    def _reference_offsets(
+        self, text: str, add_special_tokens: bool, special: Special, max_length: int | None
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        if max_length is None or not self._truncates_alone:
+            return self._reference.offsets(text, add_special_tokens, special, max_length)
+        ids, spans = self._reference.offsets(text, False, special, None)
+        spans = spans[self._post.kept(len(ids), add_special_tokens, max_length)]
+        return (
+            self._post.finish(ids, add_special_tokens, max_length),
+            self._post.finish_offsets(spans, add_special_tokens),
+        )
 
     def _piece_ids(self, piece: str) -> tuple[int, ...]:
         return tuple(self._pieces.encode([piece.encode("utf-8")])[0].tolist())
