@@ -161,7 +161,9 @@ def test_the_same_every_time(embedded: str) -> None:
 
 @methods
 @backends
-@pytest.mark.parametrize("bad", [b"bytes", bytearray(b"x"), None, 3, ["a"], memoryview(b"x")], ids=repr)
+@pytest.mark.parametrize(
+    "bad", [b"bytes", bytearray(b"x"), None, 3, ["a"], memoryview(b"x")], ids=lambda bad: type(bad).__name__
+)
 def test_no_text(method: str, backend: str, bad: Any) -> None:
     with pytest.raises(TextTypeError, match="str") as caught:
         METHODS[method](engine("gpt2"), bad, backend=backend)

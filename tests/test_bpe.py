@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import small
+from conftest import artifact
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judge import ENGINES
@@ -191,7 +192,7 @@ def test_windows(alphabet: str, few: int, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(windows, "_FEW", few)
     random_ = random.Random(f"{alphabet}{few}")
     joined = 0
-    for _ in range(40):
+    for _ in range(20):
         sizes = random_.choice((((3, 2),), ((4, 4), (9, 9)), ((2, 1), (6, 6), (24, 24))))
         monkeypatch.setattr(windows, "_SIZES", sizes)
         merges = random_merges(random_, alphabet, random_.choice((2, 6, 20)))
@@ -202,7 +203,7 @@ def test_windows(alphabet: str, few: int, monkeypatch: pytest.MonkeyPatch) -> No
             if found is not None:
                 assert found.tolist() == vocab.right(word), (sizes, merges, word)
                 joined += len(word) > sizes[0][0] + sizes[0][1]
-    assert joined > 200
+    assert joined > 100
 
 
 def test_windows_of_real_width() -> None:
@@ -245,7 +246,9 @@ def in_bytes(text: str) -> list[str]:
     return [small.CHAR_OF[byte] for byte in text.encode()]
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    "seed", [*range(12), *(pytest.param(n, marks=pytest.mark.campaign) for n in range(12, 200))]
+)
 def test_certified_starts(seed: int) -> None:
     """Characters merge first only where that is certain: ranks here are in any order."""
     random_ = random.Random(seed)
@@ -321,16 +324,14 @@ def test_character_level_with_ignore_merges() -> None:
                 assert tok.encode(text, backend=backend) == judge.encode(text).ids, (text, ignore_merges)
 
 
-def test_what_was_encoded_before_does_not_matter(embedded: str) -> None:
-    from conftest import artifact
-
+def test_what_was_encoded_before_does_not_matter() -> None:
     random_ = random.Random(3)
     letters = "etaoin shrdlu éж中\n0"
     texts = ["".join(random_.choices(letters, k=random_.randrange(1, 60))) for _ in range(300)]
     for backend in ENGINES:
-        fresh = Tokenizer(artifact(embedded))
+        fresh = Tokenizer(artifact("gpt2"))
         one = [fresh.encode(text, backend=backend) for text in texts]
-        other = Tokenizer(artifact(embedded))
+        other = Tokenizer(artifact("gpt2"))
         for text in reversed(texts):
             other.encode(text[1:] + text, backend=backend)
         assert [other.encode(text, backend=backend) for text in texts] == one

@@ -45,17 +45,17 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_battery(embedded: str) -> None:
-    assert_same(embedded, battery(embedded, 1, 5_000))
+    assert_same(embedded, battery(embedded, 1, 2_500))
 
 
 def test_short_strings(embedded: str) -> None:
-    """All of up to two symbols, and a quarter of those of three."""
+    """All of up to two symbols, and an eighth of those of three."""
     texts = ["", *adversarial.all_strings(length=1), *adversarial.all_strings(length=2)]
-    assert_same(embedded, [*texts, *list(adversarial.all_triples())[1::4]])
+    assert_same(embedded, [*texts, *list(adversarial.all_triples())[1::8]])
 
 
 def test_class_triples_with_special_tokens_added(embedded: str) -> None:
-    texts = list(adversarial.class_triples(2))[::20]
+    texts = list(adversarial.class_triples(2))[::40]
     assert_ids(engine(embedded), reference(embedded), texts, add_special_tokens=True)
 
 
@@ -63,13 +63,13 @@ def test_class_triples_with_special_tokens_added(embedded: str) -> None:
 def test_each_text_alone(embedded: str, backend: str) -> None:
     """Not in a batch, where short texts are put together."""
     tok, judge = engine(embedded), reference(embedded)
-    for text in battery(embedded, 3, 500):
+    for text in battery(embedded, 3, 250):
         assert tok.encode(text, backend=backend) == judge.encode(text).ids, repr(text)
 
 
 def test_special_tokens_as_text(embedded: str) -> None:
     fragments = adversarial.literal_fragments(literals(embedded), 12)
-    texts = [*battery(embedded, 4, 1_000), *fragments, *(f"a {f}\n{f}{f}" for f in fragments)]
+    texts = [*battery(embedded, 4, 600), *fragments, *(f"a {f}\n{f}{f}" for f in fragments)]
     assert_ids(engine(embedded), as_text(embedded), texts, special="text")
     assert_ids(engine(embedded), reference(embedded), texts)
 
@@ -206,7 +206,12 @@ PIECES = {
 }
 
 
-@pytest.mark.parametrize("kind", PIECES)
+_RARER = ("'\\t'", "'_'", "'0'", "'é'", "abc", "-=", "\\r\\n")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=pytest.mark.campaign) if k in _RARER else k for k in PIECES]
+)
 def test_long_pieces(embedded: str, kind: str) -> None:
     make = PIECES[kind]
     texts = [make(n) for n in _LENGTHS] + [f"x {make(n)} y" for n in _LENGTHS[::3]]
@@ -236,7 +241,7 @@ def test_long_pieces_among_short_ones(embedded: str) -> None:
 @backends
 def test_offsets(embedded: str, backend: str) -> None:
     tok, judge = engine(embedded), reference(embedded)
-    texts = battery(embedded, 9, 500)
+    texts = battery(embedded, 9, 250)
     for text, right in zip(texts, judge.encode_batch(list(texts)), strict=True):
         found = tok.encode_with_offsets(text, backend=backend)
         assert found.ids.tolist() == right.ids, repr(text)
@@ -278,7 +283,7 @@ def test_offsets_of_any_text(data: st.DataObject) -> None:
 
 
 @backends
-@pytest.mark.parametrize("max_length", [0, 1, 2, 7, 100, 5_000])
+@pytest.mark.parametrize("max_length", [0, 7, 5_000])
 @pytest.mark.usefixtures("small_blocks")
 def test_max_length(embedded: str, backend: str, max_length: int) -> None:
     judge = truncating(embedded)

@@ -154,8 +154,8 @@ def test_all_short_strings_of_atoms(stages: Stages) -> None:
     random_ = random.Random(0)
     texts = ["", *alphabet, *map("".join, product(alphabet, repeat=2))]
     triples = list(map("".join, product(alphabet, repeat=3)))
-    texts += triples if len(triples) < 600 else random_.sample(triples, 600)
-    texts += ["".join(random_.choices(alphabet, k=random_.randrange(4, 9))) for _ in range(400)]
+    texts += triples if len(triples) < 300 else random_.sample(triples, 300)
+    texts += ["".join(random_.choices(alphabet, k=random_.randrange(4, 9))) for _ in range(200)]
     for text in texts:
         stages.assert_right(text)
 
@@ -245,7 +245,7 @@ BEYOND = (
 
 @pytest.mark.parametrize("pattern", BEYOND)
 def test_patterns_beyond_the_field(pattern: str) -> None:
-    stages = Stages(pattern, atoms=atoms_for(BEYOND))
+    stages = Stages(pattern)
     alphabet = "abcd\n A]-{x1"
     random_ = random.Random(pattern)
     texts = [*alphabet, *map("".join, product("abc\n", repeat=3))]
@@ -313,7 +313,7 @@ def fuzz(seed: int, wanted: int, depth: int) -> None:
 
 
 def test_random_patterns() -> None:
-    fuzz(seed=1, wanted=300, depth=2)
+    fuzz(seed=1, wanted=70, depth=2)
 
 
 @pytest.mark.campaign

@@ -66,7 +66,7 @@ def in_threads(work: Callable[[int], None], count: int) -> None:
 
 def test_threads_with_different_options(jobs: list[Job]) -> None:
     tok = Tokenizer(artifact(NAME))
-    in_threads(lambda number: run(tok, jobs, number), 6)
+    in_threads(lambda number: run(tok, jobs, number), 5)
     run(tok, jobs, 99)
     assert tok.reference().truncation is None
 
@@ -74,7 +74,7 @@ def test_threads_with_different_options(jobs: list[Job]) -> None:
 def test_threads_while_memos_overflow(jobs: list[Job], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Memo.__init__, "__defaults__", (3_000,))
     tok = Tokenizer(artifact(NAME))
-    in_threads(lambda number: run(tok, jobs, number), 5)
+    in_threads(lambda number: run(tok, jobs, number), 3)
 
 
 def test_batches_in_threads(jobs: list[Job]) -> None:
@@ -93,7 +93,7 @@ def test_first_use_in_many_threads() -> None:
     """What is made on first use is made once, or at least right."""
     texts = ["a <|im_end|> b", "e\u0301 x", "hello " * 2_000]
     judge = reference(NAME)
-    for _ in range(3):
+    for _ in range(2):
         tok = Tokenizer(artifact(NAME))
 
         def work(number: int, tok: Tokenizer = tok) -> None:
@@ -131,7 +131,7 @@ def test_fork_while_threads_encode(jobs: list[Job]) -> None:
     for thread in threads:
         thread.start()
     try:
-        for seed in range(12):
+        for seed in range(5):
             child = os.fork()
             if child == 0:
                 status = 1
