@@ -281,6 +281,15 @@ def test_certified_starts(seed: int) -> None:
         assert tok.encode("\n".join(texts), backend=backend) == judge.encode("\n".join(texts)).ids
 
 
+@pytest.mark.parametrize("merges", [[], [("a", "b")], [("Ã", "©")], [("©", "Ã")]], ids=str)
+def test_hardly_any_rules(merges: list[Pair]) -> None:
+    document = byte_level(merges)
+    judge, tok = small.build(document), ours(document)
+    for text in ("", "a", "abab", "éé", "aé中b", "é" * 500):
+        for backend in ENGINES:
+            assert tok.encode(text, backend=backend) == judge.encode(text).ids
+
+
 @pytest.mark.parametrize("ignore_merges", [False, True])
 def test_whole_pieces(ignore_merges: bool) -> None:
     """A token is only looked up whole where merging makes it of its own bytes, or the model says so."""

@@ -222,6 +222,8 @@ def _grouped(
     ids: NDArray[np.uint32], byte: NDArray[np.uint8], rank: NDArray[np.int64]
 ) -> dict[int, NDArray[np.int64]]:
     """Rows of (byte, rank) by id."""
+    if len(ids) == 0:
+        return {}
     order = np.argsort(ids, kind="stable")
     both = np.stack((byte.astype(np.int64), rank))[:, order]
     distinct, starts = np.unique(ids[order], return_index=True)
