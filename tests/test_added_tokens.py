@@ -52,9 +52,7 @@ def check(tokens: list[AddedToken], text: str, *, skip_special: bool = False) ->
     found = AddedTokenMatcher(tokens).find(text, skip_special=skip_special)
     ids: list[int] = []
     end = 0
-    for start, stop, token in zip(
-        found.starts.tolist(), found.stops.tolist(), found.ids.tolist(), strict=True
-    ):
+    for start, stop, token in zip(found.starts.tolist(), found.stops.tolist(), found.ids.tolist(), strict=True):
         assert end <= start < stop <= len(text)
         ids += [*text[end:start].encode(), token]
         end = stop
@@ -66,9 +64,7 @@ def check(tokens: list[AddedToken], text: str, *, skip_special: bool = False) ->
 BLOCKS = [range(first, first + 0x4000) for first in range(0, 0x110000, 0x4000)]
 
 
-@pytest.mark.parametrize(
-    "block", [*BLOCKS[:8], BLOCKS[0xE0000 // 0x4000], BLOCKS[-1]], ids=lambda b: f"{b[0]:X}"
-)
+@pytest.mark.parametrize("block", [*BLOCKS[:8], BLOCKS[0xE0000 // 0x4000], BLOCKS[-1]], ids=lambda b: f"{b[0]:X}")
 def test_character_classes_of_single_word_and_rstrip(block: range) -> None:
     """Each code point after a token that it may discard, or that may absorb it."""
     characters = [chr(code) for code in block if not 0xD800 <= code < 0xE000]
@@ -144,9 +140,7 @@ def test_stripping(text: str, left: bool, right: bool) -> None:
 
 
 def test_stripping_stops_at_the_match_before() -> None:
-    tokens = numbered(
-        AddedToken(0, "<X>", lstrip=True), AddedToken(0, "a  "), AddedToken(0, " ", lstrip=True)
-    )
+    tokens = numbered(AddedToken(0, "<X>", lstrip=True), AddedToken(0, "a  "), AddedToken(0, " ", lstrip=True))
     for text in ("a  <X>", "a   <X>", "  a  <X>   <X>", "    ", "b    <X>"):
         check(tokens, text)
 
@@ -214,9 +208,7 @@ def test_long_and_deeply_nested_literals() -> None:
     """Every prefix of a long literal is one too: the pattern must not nest that deep."""
     rng = random.Random(5)
     spine = "".join(rng.choice("ab") for _ in range(700))
-    tokens = plain(
-        *(spine[:length] for length in range(1, 701)), *("\n" * n for n in range(1, 300)), "c" * 5000
-    )
+    tokens = plain(*(spine[:length] for length in range(1, 701)), *("\n" * n for n in range(1, 300)), "c" * 5000)
     for text in (
         spine,
         spine[:-1] + "c" + spine[:300],

@@ -426,7 +426,7 @@ def _numbers(pieces: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
 def test_the_memo_gives_what_it_was_given(budget: int) -> None:
     random_ = random.Random(5)
     asked: list[bytes] = []
-    memo: Memo[bytes] = Memo(lambda pieces: asked.extend(pieces) or _numbers(pieces), budget)
+    memo = Memo(lambda pieces: asked.extend(pieces) or _numbers(pieces), budget)
     for _ in range(200):
         pieces = [b"x" * random_.randrange(1, 500) for _ in range(random_.randrange(1, 40))]
         ids, counts = memo.encode(pieces)
@@ -440,7 +440,7 @@ def test_the_memo_gives_what_it_was_given(budget: int) -> None:
 
 def test_the_memo_is_bounded() -> None:
     budget = 100_000
-    memo: Memo[bytes] = Memo(_numbers, budget)
+    memo = Memo(_numbers, budget)
     for number in range(20_000):
         memo.encode([b"%d" % number, b"piece %d" % number])
         held = memo._entries

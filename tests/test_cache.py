@@ -95,9 +95,7 @@ def test_a_bundle_without_arrays(folder: Path) -> None:
         max_size=4,
     ),
 )
-def test_any_bundle_survives_compression(
-    header: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]
-) -> None:
+def test_any_bundle_survives_compression(header: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> None:
     bundle = cache.parse(cache.dump(header, arrays))
     check(bundle, arrays)
     assert bundle is not None and bundle.header == header
@@ -141,9 +139,7 @@ def test_every_other_length_is_found_out(folder: Path) -> None:
         assert cache.load("key") is None
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{}", b"\x93NUMPY\x01\x00" + b" " * 200, bytes(4096), os.urandom(4096)]
-)
+@pytest.mark.parametrize("content", [b"", b"{}", b"\x93NUMPY\x01\x00" + b" " * 200, bytes(4096), os.urandom(4096)])
 def test_a_foreign_file_is_ignored_and_replaced(content: bytes, folder: Path) -> None:
     cache.store("key", {}, ARRAYS)
     the_file(folder).write_bytes(content)
@@ -179,18 +175,14 @@ def test_files_are_private(folder: Path) -> None:
         assert stat.S_IMODE(the_file(folder).stat().st_mode) == 0o600
 
 
-def test_a_place_that_cannot_be_a_folder_means_no_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_place_that_cannot_be_a_folder_means_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("TOKTIER_CACHE_DIR", str(tmp_path / "file" / "cache"))
     cache.store("key", {}, ARRAYS)
     assert cache.load("key") is None
 
 
-def test_a_folder_that_cannot_be_written_means_no_cache(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_written_means_no_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: object) -> None:
         raise PermissionError(13, "Permission denied")
 

@@ -130,9 +130,7 @@ def test_random_tokens_and_texts(normalizer: dict[str, Any] | None) -> None:
         subject, engine = front(tokens, normalizer)
         if subject.unsupported is None:
             pieces = st.sampled_from(ATOMS + [token.content for token in tokens] * 3)
-            for text in data.draw(
-                st.lists(st.lists(pieces, max_size=14).map("".join), min_size=4, max_size=8)
-            ):
+            for text in data.draw(st.lists(st.lists(pieces, max_size=14).map("".join), min_size=4, max_size=8)):
                 check(subject, engine, text)
 
     run()
@@ -199,24 +197,18 @@ def test_an_unchanged_text_is_the_same_object() -> None:
 def test_reasons_to_leave_an_artifact_to_the_reference() -> None:
     lower = {"type": "Lowercase"}
     assert "same normalized content" in str(
-        front([AddedToken(0, "A", normalized=True), AddedToken(0, "a", normalized=True)], lower)[
-            0
-        ].unsupported
+        front([AddedToken(0, "A", normalized=True), AddedToken(0, "a", normalized=True)], lower)[0].unsupported
     )
     strip = {"type": "Strip", "strip_left": True, "strip_right": True}
     assert "empty" in str(front([AddedToken(0, " ", normalized=True)], strip)[0].unsupported)
     assert "noncharacter" in str(front([AddedToken(0, "\ufdd1", normalized=True)], None)[0].unsupported)
-    assert "white space" in str(
-        front([AddedToken(0, "x", rstrip=True), AddedToken(0, " y")], None)[0].unsupported
-    )
+    assert "white space" in str(front([AddedToken(0, "x", rstrip=True), AddedToken(0, " y")], None)[0].unsupported)
     # In different rounds the two cannot meet.
     subject, engine = front([AddedToken(0, "x", rstrip=True), AddedToken(0, " y", normalized=True)], None)
     assert subject.unsupported is None
     for text in ("x y", "x  y", "a y", " yx y"):
         check(subject, engine, text)
-    same_id = replace(
-        parse(json.loads(engine.to_str())), added_tokens=(AddedToken(7, "p"), AddedToken(7, "q"))
-    )
+    same_id = replace(parse(json.loads(engine.to_str())), added_tokens=(AddedToken(7, "p"), AddedToken(7, "q")))
     assert "same id" in str(Front(same_id).unsupported)
 
 
@@ -248,9 +240,7 @@ def test_real_tokenizers(name: str) -> None:
         check(subject, engine, "".join(pieces))
 
 
-@pytest.mark.parametrize(
-    "name", tokenizers("qwen3", "gpt-oss", "deepseek-v3", "cl100k", "mistral_tekken_240911")
-)
+@pytest.mark.parametrize("name", tokenizers("qwen3", "gpt-oss", "deepseek-v3", "cl100k", "mistral_tekken_240911"))
 def test_ids_of_real_tokenizers(name: str) -> None:
     """The files of the last two number their added tokens otherwise than the reference does."""
     tokens = as_loaded(front_part(name)[0], reference_of(name).get_vocab(with_added_tokens=False))

@@ -70,9 +70,7 @@ def test_every_active_code_point_in_context(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFKC"])
-@pytest.mark.parametrize(
-    "before", ["a", "a\u0323", "\u1100", "\uac00", "\u0915", "\u0bc6", "\u3046", "\u0627"]
-)
+@pytest.mark.parametrize("before", ["a", "a\u0323", "\u1100", "\uac00", "\u0915", "\u0bc6", "\u3046", "\u0627"])
 def test_inert_characters_never_compose_backwards(form: str, before: str) -> None:
     engine, inert = ENGINES[form].normalize_str, inert_table(form)
     alone = engine(before)
@@ -245,9 +243,7 @@ OTHERS: list[tuple[Normalizer, Any]] = [
     ),
     (
         NormalizerSequence((UnicodeForm("NFD"), LOWER, NormalizerSequence((UnicodeForm("NFC"), STRIP)))),
-        normalizers.Sequence(
-            [normalizers.NFD(), normalizers.Lowercase(), normalizers.NFC(), normalizers.Strip()]
-        ),
+        normalizers.Sequence([normalizers.NFD(), normalizers.Lowercase(), normalizers.NFC(), normalizers.Strip()]),
     ),
 ]
 

@@ -119,9 +119,7 @@ def test_an_artifact_keeps_its_bytes_when_the_file_changes(tmp_path: Path) -> No
     assert before.read() == tokenizer_json()
 
 
-def test_names_win_over_paths_unless_written_as_a_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_win_over_paths_unless_written_as_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gpt2").write_bytes(tokenizer_json())
     assert resolve("gpt2") == artifact("gpt2")

@@ -57,7 +57,9 @@ def test_derived_and_cached_tokenizers_are_equal(monkeypatch: pytest.MonkeyPatch
     first = compiled.compiled(artifact)
     kept: dict[str, cache.Bundle] = {}
     monkeypatch.setattr(cache, "load", lambda key: None)
-    monkeypatch.setattr(cache, "store", lambda key, header, arrays: kept.update({key: cache.Bundle(header, arrays)}))
+    monkeypatch.setattr(
+        cache, "store", lambda key, header, arrays: kept.update({key: cache.Bundle(header, arrays)})
+    )
     second = compiled.compiled(artifact)
     assert len(kept) == 1
     assert first.engine is not None and second.engine is not None

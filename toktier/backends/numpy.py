@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bpe.hashing import ABSENT
-from ..bpe.memo import Memo, ranges
-from ..bpe.pieces import PieceEncoder
+from ..bpe.memo import IdsAndCounts, ranges
+from ..bpe.pieces import PieceEncoder, join
+from ..bpe.span_memo import LONGEST, SpanMemo
 from ..bpe.tables import PADDING
 from ..compiled import Split
 from ..segments import NO_IDS, NO_POSITIONS, PreparedText
@@ -26,7 +27,7 @@ class NumpyBackend:
     def __init__(self, split: Split, pieces: PieceEncoder) -> None:
         self._end = split.splitter.end
         self._pieces = pieces
-        self._memo: Memo[bytes] = Memo(pieces.encode)
+        self._memo = SpanMemo(pieces.encode_spans)
         self._splitting = Splitting(split)
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
@@ -44,14 +45,31 @@ class NumpyBackend:
         ids[added] = 0  # any id, so that they do not count as missing
         missing = np.flatnonzero(ids == ABSENT)
         if len(missing):
-            spans = zip(starts[missing].tolist(), (starts + lengths)[missing].tolist(), strict=True)
-            fresh, counts = self._memo.encode([encoded.data[start:stop] for start, stop in spans])
+            fresh, counts = self._encode(buffer, starts[missing], lengths[missing])
             ids = _replace(ids, missing, fresh, counts)
             if len(added):
                 grown = np.concatenate(([0], np.cumsum(counts - 1)))
                 added = added + grown[np.searchsorted(missing, added)]
         ids[added] = text.ids
         return ids, added
+
+    def _encode(
+        self, buffer: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> IdsAndCounts:
+        """Pieces that are not one token: by the memo, but the very long ones anew."""
+        long = lengths > LONGEST
+        if not long.any():
+            return self._memo.encode(buffer, starts, lengths)
+        counts = np.empty(len(starts), np.int64)
+        parts = []
+        for numbers, encode in (
+            (np.flatnonzero(long), self._pieces.encode_spans),
+            (np.flatnonzero(~long), self._memo.encode),
+        ):
+            if len(numbers):
+                ids, counts[numbers] = encode(buffer, starts[numbers], lengths[numbers])
+                parts.append((numbers, ids))
+        return join(parts, counts), counts
 
     def piece_starts(self, text: PreparedText) -> NDArray[np.int64]:
         return self._splitting.starts(text, self._splitting.read(text).atoms)

@@ -31,7 +31,7 @@ class PythonBackend:
     def __init__(self, split: Split, pieces: PieceEncoder) -> None:
         self._split = split
         self._splitting = Splitting(split)
-        self._memo: Memo[str] = Memo(lambda unknown: pieces.encode([piece.encode("utf-8") for piece in unknown]))
+        self._memo = Memo(lambda unknown: pieces.encode([piece.encode("utf-8") for piece in unknown]))
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         pieces, before = (self._pieces if len(text.text) < _LONG else self._pieces_by_arrays)(text)

@@ -7,6 +7,8 @@ condition that many vocabularies break (DESIGN section 8), so it is not done.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,14 +20,24 @@ _POSITION = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
 
 
+#: Merges one word: the symbols left, and the index of the first part of each.
+MergeWord = Callable[[list[int]], tuple[list[int], list[int]]]
+
+#: With fewer words than this left to merge, the rest is done one by one: a round costs the same for a few.
+_FEW = 24
+
+
 def merge_words(
-    symbols: NDArray[np.uint32], starts: NDArray[np.int64], merges: Merges
+    symbols: NDArray[np.uint32],
+    starts: NDArray[np.int64],
+    merges: Merges,
+    merge_word: MergeWord | None = None,
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Merge words until no rule applies.
 
     ``symbols``: uint32, the first symbols of all words, one word after another; ``starts``: int64, where each
-    (non-empty) word begins.  Returns the symbols left, uint32, and for each of them the index in ``symbols``
-    of its first part, int64.
+    (non-empty) word begins; ``merge_word`` is used for the last few, if given.  Returns the symbols left,
+    uint32, and for each of them the index in ``symbols`` of its first part, int64.
     """
     count = len(symbols)
     if count == 0:
@@ -51,6 +63,10 @@ def merge_words(
             words, least = words[merging], least[merging]
             if len(words) == 0:
                 break
+            if merge_word is not None and len(words) < _FEW:
+                for word in words.tolist():
+                    _finish(word, symbol, following, alive, merge_word)
+                break
         at = (least & _POSITION).view(np.int64)
         gone = following[at]
         after = following[gone]
@@ -64,6 +80,24 @@ def merge_words(
         pair[touched] = _pairs(symbol, following, touched, merges)
     kept = np.flatnonzero(alive)
     return symbol[kept], kept
+
+
+def _finish(
+    word: int,
+    symbol: NDArray[np.uint32],
+    following: NDArray[np.int64],
+    alive: NDArray[np.bool_],
+    merge_word: MergeWord,
+) -> None:
+    """Merge the word that begins at ``word`` to its end."""
+    places = [word]
+    while (place := int(following[places[-1]])) < len(alive):
+        places.append(place)
+    ids, first = merge_word(symbol[places].tolist())
+    kept = [places[i] for i in first]
+    alive[places] = False
+    alive[kept] = True
+    symbol[kept] = ids
 
 
 def _pairs(

@@ -11,12 +11,10 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-Piece = TypeVar("Piece", str, bytes)
 
 #: Ids of pieces in a row, uint32, and how many each piece has, int64.
 IdsAndCounts: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.int64]]
@@ -30,29 +28,29 @@ _COUNT_MASK = (1 << _COUNT_BITS) - 1
 
 
 @dataclass(slots=True)
-class _Entries(Generic[Piece]):
+class _Entries:
     """``slot[piece]`` is position and count in ``ids``, packed into one number."""
 
-    slot: dict[Piece, int] = field(default_factory=dict)
+    slot: dict[str, int] = field(default_factory=dict)
     ids: NDArray[np.uint32] = field(default_factory=lambda: np.empty(1 << 12, np.uint32))
     used: int = 0
     cost: int = 0
 
 
-class Memo(Generic[Piece]):
+class Memo:
     """Encodes pieces by ``encode``, remembering them; safe to share between threads.
 
     ``budget`` bounds what it holds, in bytes; when it is full it is emptied.
     """
 
-    def __init__(self, encode: Callable[[list[Piece]], IdsAndCounts], budget: int = 64 << 20) -> None:
-        self._encode: Callable[[list[Piece]], IdsAndCounts] = encode
+    def __init__(self, encode: Callable[[list[str]], IdsAndCounts], budget: int = 64 << 20) -> None:
+        self._encode: Callable[[list[str]], IdsAndCounts] = encode
         self._budget = budget
-        self._entries: _Entries[Piece] = _Entries()
+        self._entries: _Entries = _Entries()
         self._lock = threading.Lock()
-        _memos.add(self)
+        renew_lock_after_fork(self)
 
-    def encode(self, pieces: Sequence[Piece]) -> IdsAndCounts:
+    def encode(self, pieces: Sequence[str]) -> IdsAndCounts:
         """The ids of non-empty pieces."""
         entries = self._entries
         slots = list(map(entries.slot.get, pieces))
@@ -67,8 +65,8 @@ class Memo(Generic[Piece]):
         return entries.ids[ranges(packed >> _COUNT_BITS, counts)], counts
 
     def _remember(
-        self, entries: _Entries[Piece], pieces: list[Piece], ids: NDArray[np.uint32], counts: NDArray[np.int64]
-    ) -> dict[Piece, int]:
+        self, entries: _Entries, pieces: list[str], ids: NDArray[np.uint32], counts: NDArray[np.int64]
+    ) -> dict[str, int]:
         """Append to ``entries`` and return the new slots.
 
         Readers take no lock: ids are written before the slots that point at them, and the array is replaced by
@@ -104,14 +102,22 @@ def ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.i
     return np.arange(total) + shifts
 
 
-_memos: weakref.WeakSet[Memo[str] | Memo[bytes]] = weakref.WeakSet()
+class _Locked(Protocol):
+    _lock: threading.Lock
 
 
-def _unlock_after_fork() -> None:
+_locked: weakref.WeakSet[_Locked] = weakref.WeakSet()
+
+
+def renew_lock_after_fork(memo: _Locked) -> None:
     """A lock that another thread held at the moment of a fork would stay locked in the child."""
-    for memo in list(_memos):
+    _locked.add(memo)
+
+
+def _renew_locks() -> None:
+    for memo in list(_locked):
         memo._lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock_after_fork)
+    os.register_at_fork(after_in_child=_renew_locks)

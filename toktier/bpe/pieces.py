@@ -23,7 +23,7 @@ _LONG = 400
 _FEW = 24
 _MEDIUM = 40
 #: Bytes of pieces merged in one batch, so that its arrays stay in the processor's cache.
-_BATCH = 1 << 17
+_BATCH = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,37 +68,42 @@ class PieceEncoder:
         Meant for distinct pieces: each is encoded anew.
         """
         lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        starts = np.cumsum(lengths) - lengths
         text = np.frombuffer(b"".join(pieces) + bytes(PADDING), np.uint8)
+        return self.encode_spans(text, np.cumsum(lengths) - lengths, lengths)
+
+    def encode_spans(
+        self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> IdsAndCounts:
+        """The same for pieces that are stretches of UTF-8, without an object for each.
+
+        ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.
+        """
         whole = self.whole_pieces(text, starts, lengths)
         if self.tables.whole_long:
-            long = np.flatnonzero(lengths > SHORT)
-            whole[long] = [self.tables.whole_long.get(pieces[i], ABSENT) for i in long.tolist()]
-
+            for i in np.flatnonzero(lengths > SHORT).tolist():
+                piece = text[starts[i] : starts[i] + lengths[i]].tobytes()
+                whole[i] = self.tables.whole_long.get(piece, ABSENT)
         rest = np.flatnonzero(whole == ABSENT)
-        counts = np.ones(len(pieces), np.int64)
-        results: list[tuple[NDArray[np.int64], NDArray[np.uint32]]] = []  # piece numbers, their ids in a row
         rest = rest[np.argsort(lengths[rest], kind="stable")]  # words of a length finish together
         medium, last = np.searchsorted(lengths[rest], (_MEDIUM, _LONG), side="right").tolist()
         one_by_one = rest[medium:last] if last - medium < _FEW else rest[:0]
         together = rest[: last - len(one_by_one)]
         if len(together) < _FEW:
             one_by_one, together = rest[:last], rest[:0]
-        for i in one_by_one.tolist():
-            results.append(self._merge_one(pieces, counts, i))
+
+        counts = np.ones(len(starts), np.int64)
+        parts: list[tuple[NDArray[np.int64], NDArray[np.uint32]]] = []  # piece numbers, their ids in a row
+        for i in (*one_by_one.tolist(), *rest[last:].tolist()):
+            ids = self._merge_alone(text[starts[i] : starts[i] + lengths[i]].tobytes())
+            counts[i] = len(ids)
+            parts.append((np.array([i]), ids))
         size = np.cumsum(lengths[together])
         for batch in np.split(together, np.searchsorted(size, np.arange(_BATCH, int(lengths.sum()), _BATCH))):
             if len(batch):
-                results.append(self._merge_batch(pieces, lengths, counts, batch))
-        for i in rest[last:].tolist():
-            results.append(self._merge_long(pieces, counts, i))
-
-        starts = np.cumsum(counts) - counts
-        ids = np.empty(int(counts.sum()), np.uint32)
-        ids[starts] = whole
-        for numbers, flat in results:
-            ids[ranges(starts[numbers], counts[numbers])] = flat
-        return ids, counts
+                ids, counts[batch] = self._merge_batch(text, starts[batch], lengths[batch])
+                parts.append((batch, ids))
+        solved = np.flatnonzero(whole != ABSENT)
+        return join([(solved, whole[solved]), *parts], counts), counts
 
     def whole_pieces(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
@@ -117,36 +122,31 @@ class PieceEncoder:
             found[long] = ABSENT
         return found
 
-    def _merge_one(
-        self, pieces: Sequence[bytes], counts: NDArray[np.int64], number: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        first, _ = self.tables.first.of(pieces[number], np.zeros(1, np.int64))
-        ids = merge_word(first.tolist(), self._ranks, self._results)
-        counts[number] = len(ids)
-        return np.array([number]), np.array(ids, np.uint32)
-
     def _merge_batch(
-        self,
-        pieces: Sequence[bytes],
-        lengths: NDArray[np.int64],
-        counts: NDArray[np.int64],
-        numbers: NDArray[np.int64],
-    ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        text = b"".join(map(pieces.__getitem__, numbers.tolist()))
-        first, starts = self.tables.first.of(text, np.cumsum(lengths[numbers]) - lengths[numbers])
-        ids, kept = merge_words(first, starts, self.tables.merges)
-        counts[numbers] = np.diff(np.append(np.searchsorted(kept, starts), len(kept)))
-        return numbers, ids
+        self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> IdsAndCounts:
+        words = text[ranges(starts, lengths)].tobytes()
+        symbols, first = self.tables.first.of(words, np.cumsum(lengths) - lengths)
+        ids, kept = merge_words(symbols, first, self.tables.merges, self._merge_long_word)
+        return ids, np.diff(np.append(np.searchsorted(kept, first), len(kept)))
 
-    def _merge_long(
-        self, pieces: Sequence[bytes], counts: NDArray[np.int64], number: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        first, _ = self.tables.first.of(pieces[number], np.zeros(1, np.int64))
-        ids = merge_long(first, self.tables.merges, self._merge_long_word)
-        if ids is None:
-            ids = np.array(self._reference(pieces[number]), np.uint32)
-        counts[number] = len(ids)
-        return np.array([number]), ids
+    def _merge_alone(self, piece: bytes) -> NDArray[np.uint32]:
+        symbols, _ = self.tables.first.of(piece, np.zeros(1, np.int64))
+        if len(piece) <= _LONG:
+            return np.array(merge_word(symbols.tolist(), self._ranks, self._results), np.uint32)
+        ids = merge_long(symbols, self.tables.merges, self._merge_long_word)
+        return np.array(self._reference(piece), np.uint32) if ids is None else ids
 
     def _merge_long_word(self, symbols: list[int]) -> tuple[list[int], list[int]]:
         return merge_long_word(symbols, self._ranks, self._results)
+
+
+def join(
+    parts: Sequence[tuple[NDArray[np.int64], NDArray[np.uint32]]], counts: NDArray[np.int64]
+) -> NDArray[np.uint32]:
+    """The ids of all pieces in order, from parts: numbers of pieces, and the ids of these in a row."""
+    starts = np.cumsum(counts) - counts
+    ids = np.empty(int(counts.sum()), np.uint32)
+    for numbers, flat in parts:
+        ids[ranges(starts[numbers], counts[numbers])] = flat
+    return ids

@@ -18,12 +18,12 @@ encoded again as one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch import merge_words
+from .batch import MergeWord, merge_words
 from .tables import Merges
 
 #: Strides and overlaps of windows, in symbols, tried in this order.  Ordinary text falls into step within a
@@ -35,7 +35,6 @@ _FEW = 12
 _PATIENCE = 4
 
 Ids = NDArray[np.uint32]
-MergeWord = Callable[[list[int]], tuple[list[int], list[int]]]
 
 
 class _Window:
@@ -118,7 +117,7 @@ def _encode(
         tokens = [np.array(ids, np.uint32) for ids, _ in found]
         begins = [np.array(begin, np.int64) for _, begin in found]
     else:
-        merged, first = merge_words(words, starts, merges)
+        merged, first = merge_words(words, starts, merges, merge_word)
         bounds = np.searchsorted(first, starts)[1:]
         tokens = np.split(merged, bounds)
         begins = [b - b[0] for b in np.split(first, bounds)]

@@ -1,0 +1,251 @@
+"""A memo for pieces that are stretches of a text, without an object for any of them.
+
+Like :mod:`~toktier.bpe.memo` it only remembers, and it is bounded.  A piece is found by a 64-bit hash, and
+taken for known only if its bytes are compared with the remembered ones and equal.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .hashing import MULTIPLIER, Words
+from .memo import IdsAndCounts, ranges, renew_lock_after_fork
+
+Bytes = NDArray[np.uint8]
+Positions = NDArray[np.int64]
+Scalar = TypeVar("Scalar", bound=np.generic)
+EncodeSpans = Callable[[Bytes, Positions, Positions], IdsAndCounts]
+
+#: Longer pieces, in bytes, are not remembered; they hardly recur.
+LONGEST = 400
+#: What an entry costs besides its bytes and ids: its numbers, and four slots at most.
+_ENTRY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """What is remembered, as of one moment.
+
+    The arrays are shared with later moments and have room at their ends; ``count``, ``text_used`` and
+    ``ids_used`` say how much of them is of this moment.  ``slots``: int32, number of an entry or -1, open
+    addressing by hash.  An entry: its hash, where its bytes begin in ``text`` and how many, and its ids.
+    """
+
+    slots: NDArray[np.int32]
+    hashes: Words
+    place: NDArray[np.int64]  # (entries, 4): begin and length in text, begin and count in ids
+    text: Bytes
+    ids: NDArray[np.uint32]
+    count: int = 0
+    text_used: int = 0
+    ids_used: int = 0
+
+
+def _empty() -> _Entries:
+    return _Entries(
+        np.full(1 << 10, -1, np.int32),
+        np.empty(256, np.uint64),
+        np.empty((256, 4), np.int64),
+        np.empty(1 << 12, np.uint8),
+        np.empty(1 << 10, np.uint32),
+    )
+
+
+class SpanMemo:
+    """Encodes pieces by ``encode``, remembering them; safe to share between threads.
+
+    ``budget`` bounds what it holds, in bytes; when it is full it is emptied.
+    """
+
+    def __init__(self, encode: EncodeSpans, budget: int = 64 << 20) -> None:
+        self._encode = encode
+        self._budget = budget
+        self._entries = _empty()
+        self._lock = threading.Lock()
+        renew_lock_after_fork(self)
+
+    def encode(self, text: Bytes, starts: Positions, lengths: Positions) -> IdsAndCounts:
+        """The ids of non-empty pieces, none longer than :data:`LONGEST`, and how many each piece has.
+
+        ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.
+        """
+        entries = self._entries
+        hashes = _hash(text, starts, lengths)
+        found = _find(entries, text, starts, lengths, hashes)
+        unknown = np.flatnonzero(found < 0)
+        if len(unknown):
+            _, first, which = np.unique(hashes[unknown], return_index=True, return_inverse=True)
+            first = unknown[first]
+            # equal hashes hardly ever deceive; a piece that they do is encoded for itself
+            same = _equal(
+                text, starts[unknown], lengths[unknown], text, starts[first[which]], lengths[first[which]]
+            )
+            apart = unknown[~same]
+            which[~same] = len(first) + np.arange(len(apart))
+            distinct = np.concatenate((first, apart))
+            ids, counts = self._encode(text, starts[distinct], lengths[distinct])
+            self._remember(text, starts[first], lengths[first], hashes[first], ids, counts)
+            if len(unknown) == len(starts):
+                begins = np.cumsum(counts) - counts
+                return ids[ranges(begins[which], counts[which])], counts[which]
+            # one array to take from: what was known, then what is new
+            place = np.empty((len(starts), 2), np.int64)
+            known = np.flatnonzero(found >= 0)
+            place[known] = entries.place[found[known], 2:]
+            place[unknown, 0] = entries.ids_used + (np.cumsum(counts) - counts)[which]
+            place[unknown, 1] = counts[which]
+            source = np.concatenate((entries.ids[: entries.ids_used], ids))
+        else:
+            place, source = entries.place[found, 2:], entries.ids
+        begin, count = np.ascontiguousarray(place[:, 0]), np.ascontiguousarray(place[:, 1])
+        return source[ranges(begin, count)], count
+
+    def _remember(
+        self,
+        text: Bytes,
+        starts: Positions,
+        lengths: Positions,
+        hashes: Words,
+        ids: NDArray[np.uint32],
+        counts: Positions,
+    ) -> None:
+        """Add pieces.  Readers take no lock: an entry is complete before a slot points at it."""
+        fresh = len(starts)
+        counts = counts[:fresh]
+        ids = ids[: int(counts.sum())]
+        data = text[ranges(starts, lengths)]
+        with self._lock:
+            now = self._entries
+            if now.count + fresh > len(now.slots) // 2:
+                now = _rehashed(now, now.count + fresh)
+            now = replace(
+                now,
+                hashes=_room(now.hashes, now.count, fresh),
+                place=_room(now.place, now.count, fresh),
+                text=_room(now.text, now.text_used, len(data)),
+                ids=_room(now.ids, now.ids_used, len(ids)),
+            )
+            numbers = np.arange(now.count, now.count + fresh)
+            now.hashes[numbers] = hashes
+            now.place[numbers] = np.stack(
+                (
+                    now.text_used + np.cumsum(lengths) - lengths,
+                    lengths,
+                    now.ids_used + np.cumsum(counts) - counts,
+                    counts,
+                ),
+                axis=1,
+            )
+            now.text[now.text_used : now.text_used + len(data)] = data
+            now.ids[now.ids_used : now.ids_used + len(ids)] = ids
+            _place(now.slots, hashes, numbers.astype(np.int32))
+            now = replace(
+                now,
+                count=now.count + fresh,
+                text_used=now.text_used + len(data),
+                ids_used=now.ids_used + len(ids),
+            )
+            full = now.text_used + 4 * now.ids_used + _ENTRY * now.count > self._budget
+            self._entries = _empty() if full else now
+
+
+def _hash(text: Bytes, starts: Positions, lengths: Positions) -> Words:
+    """A 64-bit hash of each piece: its 8-byte words times odd numbers that depend on their place, summed."""
+    words = (lengths + 7) >> 3
+    first = np.cumsum(words) - words
+    number = np.arange(int(words.sum())) - np.repeat(first, words)
+    at = np.repeat(starts, words) + 8 * number
+    value = np.ndarray((len(text) - 7,), "<u8", buffer=text, strides=(1,))[at]
+    last = first + words - 1
+    value[last] &= _TAIL_MASKS[(lengths - 1) & 7]
+    value *= _FACTORS[number]
+    mixed = np.add.reduceat(value, first) + lengths.astype(np.uint64)
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= MULTIPLIER
+    mixed ^= mixed >> np.uint64(29)
+    return mixed * MULTIPLIER
+
+
+_TAIL_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(1, 8)] + [(1 << 64) - 1], np.uint64)
+_FACTORS = np.random.Generator(np.random.PCG64(1)).integers(0, 1 << 63, LONGEST // 8 + 1, np.uint64) * np.uint64(
+    2
+) + np.uint64(1)
+
+
+def _equal(
+    one: Bytes,
+    starts: Positions,
+    lengths: Positions,
+    other: Bytes,
+    other_starts: Positions,
+    other_lengths: Positions,
+) -> NDArray[np.bool_]:
+    """Whether stretches of two texts hold the same bytes."""
+    equal: NDArray[np.bool_] = lengths == other_lengths
+    pair = np.flatnonzero(equal)
+    if len(pair):
+        size = lengths[pair]
+        same = one[ranges(starts[pair], size)] == other[ranges(other_starts[pair], size)]
+        equal[pair] = np.logical_and.reduceat(same, np.cumsum(size) - size)
+    return equal
+
+
+def _find(
+    entries: _Entries, text: Bytes, starts: Positions, lengths: Positions, hashes: Words
+) -> NDArray[np.int64]:
+    """The numbers of the entries of pieces, -1 for pieces that are not there."""
+    found = np.full(len(starts), -1, np.int64)
+    if entries.count == 0:
+        return found
+    pending = np.arange(len(starts))
+    slot, mask = _first_slot(entries.slots, hashes), len(entries.slots) - 1
+    while len(pending):
+        entry = entries.slots[slot[pending]].astype(np.int64)
+        there = (entry >= 0) & (entry < entries.count)  # another thread may have added some since
+        pending, entry = pending[there], entry[there]
+        hit = entries.hashes[entry] == hashes[pending]
+        found[pending[hit]] = entry[hit]
+        pending = pending[~hit]
+        slot[pending] = (slot[pending] + 1) & mask
+    known = np.flatnonzero(found >= 0)
+    place = entries.place[found[known]]
+    same = _equal(text, starts[known], lengths[known], entries.text, place[:, 0], place[:, 1])
+    found[known[~same]] = -1
+    return found
+
+
+def _first_slot(slots: NDArray[np.int32], hashes: Words) -> Positions:
+    return (hashes >> np.uint64(64 - (len(slots).bit_length() - 1))).view(np.int64)
+
+
+def _place(slots: NDArray[np.int32], hashes: Words, numbers: NDArray[np.int32]) -> None:
+    """Put entries into the first free slots from where their hashes point."""
+    slot = _first_slot(slots, hashes)
+    pending = np.arange(len(numbers))
+    while len(pending):
+        free = pending[slots[slot[pending]] < 0]
+        slots[slot[free]] = numbers[free]
+        pending = pending[slots[slot[pending]] != numbers[pending]]
+        slot[pending] = (slot[pending] + 1) & (len(slots) - 1)
+
+
+def _rehashed(entries: _Entries, count: int) -> _Entries:
+    """The same entries with slots for at least twice ``count``."""
+    slots = np.full(1 << (2 * count).bit_length(), -1, np.int32)
+    _place(slots, entries.hashes[: entries.count], np.arange(entries.count, dtype=np.int32))
+    return replace(entries, slots=slots)
+
+
+def _room(array: NDArray[Scalar], used: int, more: int) -> NDArray[Scalar]:
+    """``array``, or a longer copy of its used part, with room for ``more`` after it."""
+    if used + more <= len(array):
+        return array
+    longer = np.empty((2 * (used + more), *array.shape[1:]), array.dtype)
+    longer[:used] = array[:used]
+    return longer
