@@ -104,7 +104,7 @@ def in_fork(function: Callable[..., Any], *arguments: Any, cores: int = 1) -> An
 
 
 def in_fresh_process(program: str, *arguments: str, cache: str, texts: Iterable[str] = ()) -> Any:
-    """Run Python source in a new interpreter on one core; ``texts`` go to its standard input.
+    """Run Python source in a new interpreter; ``texts`` go to its standard input.
 
     Each text arrives as a line with its number of UTF-8 bytes, then the bytes.  The program prints JSON.
     """
