@@ -38,7 +38,10 @@ def join(texts: Sequence[PreparedText]) -> tuple[PreparedText, NDArray[np.int64]
 
 
 def split(ids: NDArray[np.uint32], added: NDArray[np.int64], seams: NDArray[np.int64]) -> list[NDArray[np.uint32]]:
-    """The ids of each text: cut at the made-up tokens, which are left out."""
+    """The ids of each text: cut at the made-up tokens, which are left out.
+
+    Copies, so that one result that is kept does not keep the others.
+    """
     ends = added[seams].tolist()
     starts = [0, *(end + 1 for end in ends[:-1])]
-    return [ids[start:end] for start, end in zip(starts, ends, strict=True)]
+    return [ids[start:end].copy() for start, end in zip(starts, ends, strict=True)]

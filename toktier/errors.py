@@ -64,6 +64,10 @@ class SpecialTokenError(TokTierError, ValueError):
         self.index = index
 
 
+class ReferenceFailedError(TokTierError, RuntimeError):
+    """The reference gave up on a text that only it could encode (its regular expression engine has limits)."""
+
+
 class TokenIdError(TokTierError, ValueError):
     """A value given as a token id is not an unsigned 32-bit integer."""
 

@@ -238,6 +238,8 @@ class Tokenizer:
             return self._post.finish(ids, add_special_tokens, max_length)
         room = self._post.room(add_special_tokens, max_length)
         with _own_errors(text):
+            if room is not None and not text.isascii():
+                text.encode("utf-8")  # what lies beyond the room is not looked at, but must be text
             parts = list(self._parts(text, special, backend, room, workers))
         ids = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else NO_IDS
         return self._post.finish(ids, add_special_tokens, max_length)

@@ -7,7 +7,8 @@ normalizer and post-processor are its own.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..artifact import Artifact
-from ..errors import ArtifactError
+from ..errors import ArtifactError, ReferenceFailedError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+
+@contextmanager
+def _panics() -> Iterator[None]:
+    """Turn a panic of the reference, which is not even an ``Exception``, into an error of ours."""
+    try:
+        yield
+    except BaseException as problem:
+        if type(problem).__name__ != "PanicException":
+            raise
+        raise ReferenceFailedError(
+            f"the reference gave up on this text ({problem}); encode it in parts, or with another backend if the "
+            "tokenizer has one"
+        ) from problem
 
 
 class Reference:
@@ -65,19 +80,25 @@ class Reference:
 
     def ids(self, text: str, add_special_tokens: bool, special: str, max_length: int | None) -> NDArray[np.uint32]:
         """``encode(text).ids`` as a uint32 array."""
-        found = self._object(special, max_length).encode(text, add_special_tokens=add_special_tokens)
+        tokenizer = self._object(special, max_length)
+        with _panics():
+            found = tokenizer.encode(text, add_special_tokens=add_special_tokens)
         return np.array(found.ids, np.uint32)
 
     def batch(
         self, texts: Sequence[str], add_special_tokens: bool, special: str, max_length: int | None
     ) -> list[NDArray[np.uint32]]:
         """``encode_batch(texts)``, the ids as uint32 arrays."""
-        encode = self._object(special, max_length).encode_batch
-        return [np.array(e.ids, np.uint32) for e in encode(list(texts), add_special_tokens=add_special_tokens)]
+        tokenizer = self._object(special, max_length)
+        with _panics():
+            found = tokenizer.encode_batch(list(texts), add_special_tokens=add_special_tokens)
+        return [np.array(encoding.ids, np.uint32) for encoding in found]
 
     def offsets(
         self, text: str, add_special_tokens: bool, special: str, max_length: int | None
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """Ids, and offsets in characters as an int64 array of shape (ids, 2)."""
-        found = self._object(special, max_length).encode(text, add_special_tokens=add_special_tokens)
+        tokenizer = self._object(special, max_length)
+        with _panics():
+            found = tokenizer.encode(text, add_special_tokens=add_special_tokens)
         return np.array(found.ids, np.uint32), np.array(found.offsets, np.int64).reshape(-1, 2)

@@ -23,7 +23,7 @@ IdsAndCounts: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.int64]]
 _LONGEST = 400
 #: What an entry costs besides the piece's characters and its ids (objects, dictionary slot), in bytes.
 _ENTRY = 200
-_COUNT_BITS = 24
+_COUNT_BITS = 32
 _COUNT_MASK = (1 << _COUNT_BITS) - 1
 
 

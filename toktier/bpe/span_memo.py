@@ -173,9 +173,7 @@ def _hash(text: Bytes, starts: Positions, lengths: Positions) -> Words:
 
 
 _TAIL_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(1, 8)] + [(1 << 64) - 1], np.uint64)
-_FACTORS = np.random.Generator(np.random.PCG64(1)).integers(0, 1 << 63, LONGEST // 8 + 1, np.uint64) * np.uint64(
-    2
-) + np.uint64(1)
+_FACTORS = np.cumprod(np.full(LONGEST // 8 + 1, MULTIPLIER))  # odd, as powers of an odd number are
 
 
 def _equal(

@@ -28,7 +28,7 @@ from .tables import Merges
 
 #: Strides and overlaps of windows, in symbols, tried in this order.  Ordinary text falls into step within a
 #: few tokens.  The wide ones are for periodic text: they hold whole numbers of tokens of 2^i 3^j symbols.
-_SIZES = ((96, 48), (768, 768), (6144, 6144))
+_SIZES = ((96, 48), (768, 768))
 #: Fewer windows than this are merged one by one.
 _FEW = 12
 #: Give a size up once it has cost this many times the piece's symbols.
