@@ -16,6 +16,8 @@ from conftest import ROOT, artifact, reference, tokenizers
 from judge import ENGINES, engine
 
 import toktier
+from toktier import errors
+from toktier.backends import reference as reference_backend
 from toktier.errors import (
     BackendUnsupportedError,
     LoneSurrogateError,
@@ -386,3 +388,40 @@ def test_names_of_the_module() -> None:
     assert set(toktier.__all__) <= {*dir(toktier), *toktier.__all__}
     with pytest.raises(AttributeError, match="nothing_here"):
         _ = toktier.nothing_here
+
+
+# --- the edges of the reference ---------------------------------------------------------------
+
+
+def test_a_surrogate_beyond_what_is_needed() -> None:
+    """Truncation stops early, but a text that the reference rejects is rejected all the same."""
+    tok = toktier.load("gpt2")
+    with pytest.raises(errors.LoneSurrogateError) as caught:
+        tok.encode("hello " * 5_000 + "\ud800", max_length=3)
+    assert caught.value.index == 30_000
+
+
+def test_a_panic_of_the_reference_is_an_error_of_ours() -> None:
+    class PanicException(BaseException):  # the name under which the binding raises panics
+        pass
+
+    with pytest.raises(errors.ReferenceFailedError, match="retry-limit"), reference_backend._panics():
+        raise PanicException("retry-limit-in-match over")
+    with pytest.raises(KeyboardInterrupt), reference_backend._panics():
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("backend", ["python", "numpy"])
+def test_a_piece_that_no_window_suits(backend: str) -> None:
+    """One piece of a long period: its windows never fall into step, and the reference encodes it."""
+    tok = toktier.load("qwen3")
+    text = (" " * 999 + "\n") * 30
+    assert tok.encode(text, backend=backend) == tok.reference().encode(text).ids
+
+
+def test_results_of_a_batch_do_not_share_memory() -> None:
+    tok = toktier.load("gpt2")
+    found = tok.encode_batch_to_numpy(["some words"] * 3_000)
+    assert found[0].base is None or found[0].base.size == found[0].size
+    found[0][:] = 0
+    assert found[1].tolist() == tok.encode("some words")
