@@ -122,6 +122,25 @@ class KeyTable:
         return ids
 
 
+class KeyReader:
+    """Looks single keys up in a :class:`KeyTable`, where arrays would cost more than the look-up."""
+
+    def __init__(self, table: KeyTable) -> None:
+        # numpy's arrays are buffers, and reading single items is faster through a memoryview
+        self._low, self._high = memoryview(table.low), memoryview(table.high)  # type: ignore[arg-type]
+        self._ids = memoryview(table.ids)  # type: ignore[arg-type]
+        self._down = 64 - (len(table.ids).bit_length() - 1)
+
+    def find(self, low: int, high: int) -> int | None:
+        """The id of a key, or None."""
+        slot = ((high * int(_SECOND) ^ low) * int(MULTIPLIER) & int(_EMPTY)) >> self._down
+        while (id := self._ids[slot]) != int(ABSENT):
+            if self._low[slot] == low and self._high[slot] == high:
+                return int(id)
+            slot = (slot + 1) & (len(self._ids) - 1)
+        return None
+
+
 def key_table(low: Words, high: Words, ids: NDArray[np.uint32]) -> KeyTable:
     """A table of distinct keys, the frequent ones first."""
     size = _table_size(len(low))

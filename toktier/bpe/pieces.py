@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .batch import merge_words
-from .hashing import ABSENT, KeyTable
+from .hashing import ABSENT, KeyReader, KeyTable
 from .memo import IdsAndCounts, ranges
 from .symbols import FirstSymbols
 from .tables import PADDING, SHORT, Merges, TokenBytes, short_keys
@@ -60,6 +60,8 @@ class PieceEncoder:
         self.tables = tables
         self._reference = reference
         self._ranks = PairRanks(tables.merges.table)
+        self._whole = KeyReader(tables.whole)
+        self._of_byte: list[int] = tables.first.of_byte.tolist()
         self._results = memoryview(tables.merges.result)  # type: ignore[arg-type]  # arrays are buffers
 
     def encode(self, pieces: Sequence[bytes]) -> IdsAndCounts:
@@ -67,9 +69,26 @@ class PieceEncoder:
 
         Meant for distinct pieces: each is encoded anew.
         """
+        if len(pieces) < _FEW:
+            parts = [self._encode_one(piece) for piece in pieces]
+            return np.concatenate(parts), np.array([len(ids) for ids in parts], np.int64)
         lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
         text = np.frombuffer(b"".join(pieces) + bytes(PADDING), np.uint8)
         return self.encode_spans(text, np.cumsum(lengths) - lengths, lengths)
+
+    def _encode_one(self, piece: bytes) -> NDArray[np.uint32]:
+        """The same for one piece, without arrays on the way."""
+        if len(piece) <= SHORT:
+            low, high = int.from_bytes(piece[:8], "little"), int.from_bytes(piece[8:], "little")
+            whole = self._whole.find(low, high | len(piece) << 56)
+        else:
+            whole = self.tables.whole_long.get(piece)
+        if whole is not None:
+            return np.array([whole], np.uint32)
+        if piece.isascii() and len(piece) <= _LONG and self.tables.first.neighbours is not None:
+            symbols = [self._of_byte[byte] for byte in piece]
+            return np.array(merge_word(symbols, self._ranks, self._results), np.uint32)
+        return self._merge_alone(piece)
 
     def encode_spans(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
