@@ -353,8 +353,9 @@ def _tokenizers(args: argparse.Namespace) -> int:
 
 
 def _offsets_table(tok: Tokenizer, ids: list[int], spans: list[list[int]], byte_spans: list[list[int]]) -> bytes:
+    names = {id: _shown(tok.decode_bytes([id])) for id in set(ids)}
     rows = [
-        (str(id), _span(span), _span(byte_span), _shown(tok.decode_bytes([id])))
+        (str(id), _span(span), _span(byte_span), names[id])
         for id, span, byte_span in zip(ids, spans, byte_spans, strict=True)
     ]
     return _table(("id", "characters", "bytes", "token"), rows)
