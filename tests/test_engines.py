@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import adversarial
 import numpy as np
@@ -21,6 +23,8 @@ from judge import ENGINES, as_text, assert_ids, assert_same, engine, literals, t
 from tokenizers import Tokenizer as HuggingFace
 
 import toktier.tokenizer
+from toktier.artifact import Artifact
+from toktier.errors import ArtifactError, ReferenceFailedError
 from toktier.registry import embedded_names
 from toktier.tokenizer import Tokenizer
 
@@ -421,3 +425,75 @@ def test_many_blocks(embedded: str, kind: str) -> None:
 @pytest.mark.campaign
 def test_all_of_the_standard_library(embedded: str) -> None:
     assert_same(embedded, list(real_files(sys.maxsize)))
+
+
+# --- files that nobody publishes --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unknown", ["unk_token", "byte_fallback", None])
+def test_a_missing_lead_byte(unknown: str | None) -> None:
+    """A byte that the vocabulary lacks is passed over only by a model that has nothing to put there."""
+    document = json.loads(artifact("gpt2").read())
+    model = document["model"]
+    ids = {token: id for token, id in model["vocab"].items() if len(token) == 1 and token != "ð"}
+    ids |= {"<unk>": 60_000} | {f"<0x{byte:02X}>": 61_000 + byte for byte in range(256)}
+    model |= {"vocab": ids, "merges": []}
+    if unknown is not None:
+        model[unknown] = True if unknown == "byte_fallback" else "<unk>"
+    tok = Tokenizer(Artifact.from_bytes(json.dumps(document).encode(), "made"))
+    for text in ("\U0001f600", "a\U0001f600\U0001f600b é"):
+        for backend in tok.backends:
+            assert tok.encode(text, backend=backend) == tok.reference().encode(text).ids
+
+
+@pytest.mark.parametrize(
+    "normalizer",
+    [
+        {"type": "Prepend", "prepend": ""},
+        {"type": "Replace", "pattern": {"Regex": "x*"}, "content": "-"},
+        {"type": "Replace", "pattern": {"Regex": r"\b"}, "content": "_"},
+        {"type": "Replace", "pattern": {"Regex": "$"}, "content": "_"},
+        {"type": "Replace", "pattern": {"Regex": "a+"}, "content": "_"},
+    ],
+)
+def test_normalizers_that_insert(normalizer: dict[str, str]) -> None:
+    """Where a normalizer matches the empty string, the reference's ``encode`` has ways of its own."""
+    document = json.loads(artifact("gpt2").read()) | {"normalizer": normalizer}
+    tok = Tokenizer(Artifact.from_bytes(json.dumps(document).encode(), "made"))
+    assert ("numpy" in tok.backends) == (normalizer.get("pattern") == {"Regex": "a+"})
+    for text in ("a", "\n", "a b", "xx y", "aab a"):
+        try:
+            right = tok.reference().encode(text).ids
+        except BaseException as problem:  # a panic, which is no Exception
+            assert type(problem).__name__ == "PanicException"
+            with pytest.raises(ReferenceFailedError):
+                tok.encode(text)
+            continue
+        for backend in tok.backends:
+            assert tok.encode(text, backend=backend) == right
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda d: d["model"]["vocab"].update({"zzz": 5000.0}),
+        lambda d: d["model"]["vocab"].update({"zzz": None}),
+        lambda d: d["model"].update({"merges": None}),
+        lambda d: d.update({"padding": {"strategy": {"Fixed": 3}, "pad_id": -1}}),
+    ],
+)
+def test_damaged_parts_are_named(damage: Callable[[dict[str, Any]], None]) -> None:
+    document = json.loads(artifact("gpt2").read())
+    damage(document)
+    with pytest.raises(ArtifactError):
+        Tokenizer(Artifact.from_bytes(json.dumps(document).encode(), "made"))
+
+
+def test_a_set_that_the_engine_does_not_know() -> None:
+    document = json.loads(artifact("gpt2").read())
+    split = {"type": "Split", "pattern": {"Regex": r"\p{Foo}"}, "behavior": "Isolated", "invert": False}
+    document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, document["pre_tokenizer"]]}
+    tok = Tokenizer(Artifact.from_bytes(json.dumps(document).encode(), "made"))
+    assert tok.backends == ("reference",)
+    with pytest.raises(ArtifactError):
+        tok.encode("a")

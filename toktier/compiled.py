@@ -38,7 +38,7 @@ from .pipeline import BPE, Pipeline, parse
 from .plan import Plan, make_plan
 
 #: Raise it whenever the meaning of what is stored changes.
-_FORMAT = 12
+_FORMAT = 13
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
@@ -199,7 +199,10 @@ def _derive_model(
     shown = {byte: char for char, byte in tables.byte_alphabet().items()}
     names = [shown[byte] if plan.byte_level else f"<0x{byte:02X}>" for byte in range(256)]
     of_byte = np.array([vocabulary.get(name, ABSENT) for name in names], np.uint32)
-    if (of_byte[:0xC0] == ABSENT).any():
+    # bytes that can begin a character may be missing where the model passes over what it does not know
+    passes_over = pipeline.model.unk_token is None and not pipeline.model.byte_fallback
+    needed = [*range(0xC0), *(() if passes_over else range(0xC2, 0xF5))]
+    if (of_byte[needed] == ABSENT).any():
         return "the vocabulary lacks some bytes"
     merges = tables.merges(model)
     if plan.byte_level:

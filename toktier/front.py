@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .added_tokens import AddedTokenMatcher, Matches
-from .normalization import TextNormalizer
+from .normalization import TextNormalizer, left_to_reference
 from .pipeline import Pipeline
 from .segments import PreparedText
 
@@ -46,7 +46,9 @@ class Front:
                 if token.normalized
             ]
         )
-        self.unsupported = self._given.unsupported or self._normalized.unsupported
+        self.unsupported = (
+            left_to_reference(pipeline.normalizer) or self._given.unsupported or self._normalized.unsupported
+        )
         if self.unsupported is None and len({token.id for token in tokens}) < len(tokens):
             self.unsupported = "two added tokens have the same id"
         if self.unsupported is None and self._normalized.uses(_HIDDEN):

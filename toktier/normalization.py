@@ -41,7 +41,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, normalizers
 
-from .errors import ArtifactError
+from .errors import ArtifactError, UnsupportedPatternError
+from .patterns.syntax import can_be_empty
+from .patterns.syntax import parse as parse_pattern
 from .pipeline import Literal, Normalizer, NormalizerSequence, Other, Prepend, Regex, Replace, UnicodeForm
 
 _FORMS: dict[str, Callable[[], normalizers.Normalizer]] = {
@@ -261,6 +263,27 @@ def _steps(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]]
             return [_each(engine_normalizer(source).normalize_str)]
     rule = {"type": "Replace", "pattern": pattern, "content": new}
     return [_each(engine_normalizer(json.dumps(rule)).normalize_str)]
+
+
+def left_to_reference(normalizer: Normalizer | None) -> str | None:
+    """Why the reference alone can run a normalizer, or None.
+
+    Where something is inserted at an empty match, what the reference's ``encode`` sees is not what its
+    ``normalize_str`` gives (it repeats what stands at the start, and for some texts it fails).
+    """
+    match normalizer:
+        case NormalizerSequence(steps):
+            return next(filter(None, map(left_to_reference, steps)), None)
+        case Prepend("") | Replace(Literal(""), _):
+            return "the normalizer replaces the empty string"
+        case Replace(Regex(source), _):
+            try:
+                if not can_be_empty(parse_pattern(source)):
+                    return None
+            except UnsupportedPatternError:
+                pass
+            return f"the normalizer replaces matches of {source!r}, which may be empty"
+    return None
 
 
 def _is_substitution(normalizer: Normalizer | None) -> bool:

@@ -339,6 +339,8 @@ def _padding(value: dict[str, Any] | None) -> Padding | None:
     if value is None:
         return None
     strategy = value.get("strategy", "BatchLongest")
+    if int(value.get("pad_id", 0)) < 0:
+        raise ValueError("pad_id is negative")
     return Padding(
         int(strategy["Fixed"]) if isinstance(strategy, dict) else None,
         str(value.get("direction", "Right")),

@@ -47,6 +47,8 @@ class TokenBytes:
 
 def token_bytes(vocabulary: Mapping[str, int], byte_level: bool) -> TokenBytes:
     """Lay out a vocabulary; raises :class:`ArtifactError` for ids that are not small natural numbers."""
+    if any(type(id) is not int for id in vocabulary.values()):
+        raise ArtifactError("the vocabulary has an id that is not an integer")
     size = max(vocabulary.values(), default=-1) + 1
     if size > 1 << 24 or min(vocabulary.values(), default=0) < 0:
         raise ArtifactError(f"the vocabulary has ids outside 0..{(1 << 24) - 1}")
@@ -87,7 +89,9 @@ def merges(model: Mapping[str, Any]) -> Merges:
     Of rules for the same pair the last one counts.
     """
     vocabulary: Mapping[str, int] = model["vocab"]
-    rules = model["merges"]
+    rules = model.get("merges")
+    if not isinstance(rules, list):
+        raise ArtifactError("the model's merges are not a list")
     prefix = len(model.get("continuing_subword_prefix") or "")
     if rules and isinstance(rules[0], str):
         pairs = [rule.split(" ") for rule in rules if not rule.startswith("#version")]

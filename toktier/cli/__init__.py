@@ -199,7 +199,8 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
         "--limit",
         type=_natural,
         metavar="N",
-        help="stop counting after N tokens (the input is read whole): if it has more, write '>N' for it and exit with status 1",
+        help="stop counting after N tokens (the input is read whole): if there are more, write '>N' and exit "
+        "with status 1",
     )
     count.add_argument(
         "--json",

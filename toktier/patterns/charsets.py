@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import cache
+from ..errors import UnsupportedPatternError
 from .syntax import Chars, Intersection, Not, Property, SetExpr, Union
 
 CODE_POINTS = 0x110000
@@ -55,7 +56,11 @@ def probe(source: str) -> CharSet:
             if piece and not _is_digit(digits, piece[0])
         ]
     else:
-        delete = normalizers.Replace(Regex(f"(?:{source})+"), "")
+        try:
+            pattern = Regex(f"(?:{source})+")
+        except Exception as problem:  # the binding raises a bare Exception
+            raise UnsupportedPatternError(f"the engine does not know the set {source}: {problem}", 0) from problem
+        delete = normalizers.Replace(pattern, "")
         kept = [delete.normalize_str(chunk) for chunk in _all_code_points()]
     rest = np.frombuffer("".join(kept).encode("utf-32-le"), np.uint32)
     members = np.ones(CODE_POINTS, np.bool_)

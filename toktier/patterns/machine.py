@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ..errors import UnsupportedPatternError
 from .atoms import Atoms
-from .syntax import Alternation, Chars, Concat, LineEnd, LookAhead, Node, One, Repeat
+from .syntax import Alternation, Chars, Concat, LineEnd, LookAhead, Node, One, Repeat, can_be_empty
 
 _MATCH = 0
 _LINE_FEED = Chars(((10, 10),))
@@ -98,7 +98,7 @@ class _Builder:
             case LineEnd():
                 return self.add("look", self.bits(self.atoms.of(_LINE_FEED)) | self.end, after)
             case Repeat(item, low, high, lazy):
-                if high != 1 and _can_be_empty(item):  # the engine has rules of its own for empty rounds
+                if high != 1 and can_be_empty(item):  # the engine has rules of its own for empty rounds
                     raise UnsupportedPatternError("a repeated part of the pattern can match nothing", 0)
                 return self.repeat(item, low, high, lazy, after)
 
@@ -116,20 +116,6 @@ class _Builder:
         for _ in range(low):
             entry = self.build(item, entry)
         return entry
-
-
-def _can_be_empty(node: Node) -> bool:
-    match node:
-        case One():
-            return False
-        case Concat(items):
-            return all(map(_can_be_empty, items))
-        case Alternation(branches):
-            return any(map(_can_be_empty, branches))
-        case Repeat(item, low, _, _):
-            return low == 0 or _can_be_empty(item)
-        case LookAhead() | LineEnd():
-            return True
 
 
 def _epsilon_order(nodes: list[_Node]) -> list[int]:

@@ -388,3 +388,18 @@ def sets_of(node: Node) -> tuple[SetExpr, ...]:
 
     visit(node)
     return tuple(found)
+
+
+def can_be_empty(node: Node) -> bool:
+    """Whether a pattern can match the empty string (assertions taken to hold)."""
+    match node:
+        case One():
+            return False
+        case Concat(items):
+            return all(map(can_be_empty, items))
+        case Alternation(branches):
+            return any(map(can_be_empty, branches))
+        case Repeat(item, low, _, _):
+            return low == 0 or can_be_empty(item)
+        case LookAhead() | LineEnd():
+            return True
