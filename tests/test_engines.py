@@ -42,7 +42,6 @@ def battery(name: str, seed: int, count: int) -> tuple[str, ...]:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut texts so often that a test need not be of millions of characters."""
     monkeypatch.setattr(toktier.tokenizer, "_PART", 2_000)
-    monkeypatch.setattr(toktier.tokenizer, "_BLOCK", 9_000)
 
 
 # --- short texts ---------------------------------------------------------------

@@ -55,9 +55,8 @@ BACKENDS = ("auto", "reference", "python", "numpy")
 
 #: ``auto`` takes the ``numpy`` backend for texts of at least this many characters.
 _LONG_TEXT = 12_000
-#: Characters that are encoded in one go; longer texts are cut at safe places.
-_BLOCK = 1 << 20
-#: A part of a text that is worth a thread, in characters.
+#: Characters that are encoded in one go.  Longer texts are cut at safe places, into parts that are worth a
+#: thread and whose arrays stay in the processor's cache.
 _PART = 1 << 18
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -294,8 +293,7 @@ class Tokenizer:
         def encode_group(group: Sequence[str]) -> list[NDArray[np.uint32]]:
             return self._encode_group(group, special, backend, room)
 
-        size = max(_PART, min(_BLOCK, sum(map(len, texts)) // workers))
-        grouped = map_parts(encode_group, list(groups(texts, size)), workers)
+        grouped = map_parts(encode_group, list(groups(texts, _PART)), workers)
         found = [ids for group in grouped for ids in group]
         return self._post.finish_batch(found, add_special_tokens, max_length)
 
@@ -435,15 +433,14 @@ class Tokenizer:
             found = self._cuts.near(text, wanted, start, len(text))
             if found is not None:
                 return found
-            wanted += max(_BLOCK, wanted - start)
+            wanted += max(_PART, wanted - start)
         return len(text)
 
     def _model_ids(self, text: str, special: Special, backend: str | None, threads: int) -> NDArray[np.uint32]:
         workers = max(1, min(threads, len(text) // _PART))
-        size = max(_PART, min(_BLOCK, -(-len(text) // workers)))
         edges = [0]
-        while edges[-1] < len(text) and len(text) - edges[-1] > size + size // 4:
-            edges.append(self._cut(text, edges[-1], edges[-1] + size))
+        while len(text) - edges[-1] > _PART + _PART // 4:
+            edges.append(self._cut(text, edges[-1], edges[-1] + _PART))
         if edges[-1] < len(text):
             edges.append(len(text))
         parts = [text[start:stop] for start, stop in pairwise(edges)]
