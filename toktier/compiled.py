@@ -20,7 +20,7 @@ from . import cache
 from .added_tokens import as_loaded
 from .artifact import Artifact
 from .bpe import hashing, tables
-from .bpe.batch import merge_words
+from .bpe.batch import merge_words, word_bounds
 from .bpe.hashing import ABSENT, KeyTable, PairTable
 from .bpe.pieces import PieceTables, long_tokens
 from .bpe.symbols import FirstSymbols, Neighbours, certified_starts
@@ -245,7 +245,7 @@ def _made_by_merging(
         else:
             symbols, starts = FirstSymbols(of_byte, of_character, None).of(text, starts)
         merged, first = merge_words(symbols, starts, merges)
-        bounds = np.append(np.searchsorted(first, starts), len(first))
+        bounds = word_bounds(first, starts)
         made[batch] = (np.diff(bounds) == 1) & (merged[bounds[:-1]] == batch)
     return made
 

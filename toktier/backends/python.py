@@ -1,4 +1,4 @@
-"""The ``python`` backend: the readable path, and the fastest one for short texts.
+"""The ``python`` backend: the readable path, and the faster of ours for short texts.
 
 A compiled pattern cuts the text into pieces, a bounded memo remembers their ids, and what it does not know is
 encoded by exact BPE.

@@ -82,6 +82,14 @@ def merge_words(
     return symbol[kept], kept
 
 
+def word_bounds(first: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each word's symbols begin among those left by :func:`merge_words`, and their number, int64.
+
+    ``first``: its second result; ``starts``: where the words began.
+    """
+    return np.append(np.searchsorted(first, starts), len(first))
+
+
 def _finish(
     word: int,
     symbol: NDArray[np.uint32],

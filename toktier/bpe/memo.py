@@ -94,12 +94,11 @@ class Memo:
 
 def ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """``starts[0], …, starts[0] + counts[0] - 1, starts[1], …``."""
-    ends = np.cumsum(counts, dtype=np.int64)
-    total = int(ends[-1]) if len(ends) else 0
     if bool((counts == 1).all()):  # as is usual
         return starts
+    ends = np.cumsum(counts, dtype=np.int64)
     shifts: NDArray[np.int64] = np.repeat(starts - (ends - counts), counts)
-    return np.arange(total) + shifts
+    return np.arange(len(shifts)) + shifts
 
 
 class _Locked(Protocol):

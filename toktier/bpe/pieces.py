@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch import merge_words
+from .batch import merge_words, word_bounds
 from .hashing import ABSENT, KeyReader, KeyTable
 from .memo import IdsAndCounts, ranges
 from .symbols import FirstSymbols
@@ -147,7 +147,7 @@ class PieceEncoder:
         words = text[ranges(starts, lengths)].tobytes()
         symbols, first = self.tables.first.of(words, np.cumsum(lengths) - lengths)
         ids, kept = merge_words(symbols, first, self.tables.merges, self._merge_long_word)
-        return ids, np.diff(np.append(np.searchsorted(kept, first), len(kept)))
+        return ids, np.diff(word_bounds(kept, first))
 
     def _merge_alone(self, piece: bytes) -> NDArray[np.uint32]:
         symbols, _ = self.tables.first.of(piece, np.zeros(1, np.int64))

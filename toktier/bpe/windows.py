@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch import MergeWord, merge_words
+from .batch import MergeWord, merge_words, word_bounds
 from .tables import Merges
 
 #: Strides and overlaps of windows, in symbols, tried in this order.  Ordinary text falls into step within a
@@ -118,7 +118,7 @@ def _encode(
         begins = [np.array(begin, np.int64) for _, begin in found]
     else:
         merged, first = merge_words(words, starts, merges, merge_word)
-        bounds = np.searchsorted(first, starts)[1:]
+        bounds = word_bounds(first, starts)[1:-1]
         tokens = np.split(merged, bounds)
         begins = [b - b[0] for b in np.split(first, bounds)]
     which = [number[text] for text in texts]
