@@ -85,7 +85,6 @@ def test_the_text_is_varied() -> None:
         "| --- |",
         "\t",
         "\r\n",
-        "e\u0301",
     ):
         assert sample in text
     assert len({text[at : at + 40] for at in range(0, 400_000, 40)}) > 9_000
