@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .family import Family, pairs
+from .contractions import CONTRACTIONS, spelled_ahead, spelled_on
+from .family import Family, pairs, pattern_of, stands_for
 
 CLASSES = (
     ("newline", r"[\r\n]"),
@@ -38,7 +39,6 @@ CLASSES = (
     ("other", ""),
 )
 LETTERS = ("s", "r", "e", "l", "letter")
-CONTRACTIONS = (("s",), ("r", "e"), ("l", "l"))
 WHITE = ("newline", "space", "white")
 
 
@@ -83,9 +83,7 @@ def before(b: Before, c: str) -> Before:
     """The left fold."""
     match kind(c):
         case "letter":
-            spelled = None if b.spelled is None else (*b.spelled, c)
-            begins = any(spelled == whole[: len(spelled or ())] for whole in CONTRACTIONS)
-            return Before("letter", spelled=spelled if begins else None)
+            return Before("letter", spelled=spelled_on(b.spelled, c))
         case "number":
             return Before("number", b.length % 3 + 1 if b.run == "number" else 1)
         case "other":
@@ -96,11 +94,8 @@ def before(b: Before, c: str) -> Before:
 
 def after(c: str, a: After) -> After:
     """The right fold."""
-    spelled = (c, *a.spelled[:1])
-    while spelled and not any(spelled == whole[-len(spelled) :] for whole in CONTRACTIONS):
-        spelled = spelled[:-1]
-    in_run = a.run == "white" and a.newline
-    return After(kind(c), kind(c) == "white" and (c == "newline" or in_run), spelled)
+    newline = c == "newline" or (kind(c) == "white" and a.newline)
+    return After(kind(c), newline, spelled_ahead(c, a.spelled))
 
 
 def rule(b: Before, c: str, a: After) -> str | None:
@@ -141,21 +136,34 @@ def rule(b: Before, c: str, a: After) -> str | None:
 
 
 RULES = {
-    "contraction": "(?i:'s|'t|'re|'ve|'m|'ll|'d)\n"
-    "A lone apostrophe before the letters of a contraction; a new piece begins behind them.",
-    "letters": r"[^\r\n\p{L}\p{N}]?\p{L}+" + "\n"
-    "The first letter of a run, or the one character before it that is no line end, letter or number "
-    "and that no earlier match has taken.",
-    "numbers": r"\p{N}{1,3}" + "\nEvery third character of a number run, from its first on.",
-    "others": r" ?[^\s\p{L}\p{N}]+[\r\n]*" + "\nThe first character of an other run, or the space before it.",
-    "line ends": r"\s*[\r\n]+" + "\n"
-    "The first character of a white run that holds a line end; the piece ends with the last line end.",
-    "white space": r"\s+(?!\S)" + "\n"
-    "The first character of a white run, or of what its last line end leaves, unless it is the last "
-    "character before a visible one.",
-    "left over": r"\s+" + "\n"
-    "The last character of a white run, if what follows, a number, or an other character after a "
-    "white character that is no space, cannot take it along.",
+    "contraction": stands_for(
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)",
+        "A lone apostrophe before the letters of a contraction; a new piece begins behind them.",
+    ),
+    "letters": stands_for(
+        r"[^\r\n\p{L}\p{N}]?\p{L}+",
+        "The first letter of a run, or the one character before it that is no line end, letter or number "
+        "and that no earlier match has taken; and the letter behind a contraction.",
+    ),
+    "numbers": stands_for(r"\p{N}{1,3}", "Every third character of a number run, from its first on."),
+    "others": stands_for(
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+        "The first character of an other run, or the space before it.",
+    ),
+    "line ends": stands_for(
+        r"\s*[\r\n]+",
+        "The first character of a white run that holds a line end; the piece ends with the last line end.",
+    ),
+    "white space": stands_for(
+        r"\s+(?!\S)",
+        "The first character of a white run, or of what its last line end leaves, unless it is the last "
+        "character before a visible one.",
+    ),
+    "left over": stands_for(
+        r"\s+",
+        "The last character of a white run, where what follows cannot take it along: a number, or an other "
+        "character if it is no space.",
+    ),
 }
 
 VISIBLE = (*LETTERS, "number", "apostrophe", "other")
@@ -199,14 +207,9 @@ SYNCHRONIZING = (
     ),
 )
 
-PATTERN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-
 cl100k: Family[Before, After] = Family(
     name="cl100k",
-    patterns=(PATTERN,),
+    patterns=(pattern_of(RULES),),
     classes=CLASSES,
     before=before,
     before_start=Before(),

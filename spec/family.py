@@ -90,6 +90,16 @@ def pairs(a: Iterable[str], b: Iterable[str], closes: bool, because: str) -> tup
     return tuple(Synchronizing(one, other, closes, because) for one, other in product(a, b))
 
 
+def stands_for(alternative: str, sentence: str) -> str:
+    """An entry of ``Family.rules``: the regex alternative, and what it comes to."""
+    return f"{alternative}\n{sentence}"
+
+
+def pattern_of(rules: Mapping[str, str]) -> str:
+    """The pattern whose alternatives these rules stand for, in order."""
+    return "|".join(entry.split("\n")[0] for entry in rules.values())
+
+
 @cache
 def _compiled(expression: str) -> regex.Pattern[str]:
     return regex.compile(expression, regex.VERSION1)  # version 1 knows the set operator &&
