@@ -76,6 +76,14 @@ class OptionError(TokTierError, ValueError):
     """A keyword argument has a value outside its documented set."""
 
 
+class PositionError(TokTierError, IndexError):
+    """A position or a range lies outside the text, or outside the ids, of a session."""
+
+
+class CheckpointError(TokTierError, ValueError):
+    """A checkpoint was taken under another tokenizer or with other settings than those of the session."""
+
+
 class UnsupportedPatternError(TokTierError, ValueError):
     """A pre-tokenizer pattern uses syntax that the derivation does not cover.
 

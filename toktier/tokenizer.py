@@ -49,6 +49,8 @@ from .segments import NO_IDS, PreparedText
 if TYPE_CHECKING:
     import tokenizers
 
+    from .sessions import Session
+
 Special = Literal["encode", "text", "raise"]
 
 BACKENDS = ("auto", "reference", "python", "numpy")
@@ -380,6 +382,12 @@ class Tokenizer:
         with _own_errors(text):
             prepared = self._prepare(text, special)
             return prepared.text, self._engine(text, backend).piece_starts(prepared)
+
+    def session(self, text: str = "", *, special: Special = "encode") -> Session:
+        """A text that grows or changes, with its ids: see :class:`~toktier.sessions.Session`."""
+        from .sessions import Session
+
+        return Session(self, text, special=special)
 
     # --- decoding -----------------------------------------------------------------
 

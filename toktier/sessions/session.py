@@ -1,0 +1,326 @@
+"""A text that grows or changes, with its ids: the paper's main path (section 3), exact after every step."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, SupportsIndex
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CheckpointError, LoneSurrogateError, OptionError, PositionError, TextTypeError
+from ..segments import NO_IDS
+from . import repair
+from .anchors import Anchors
+from .engine import Engine
+from .ids import IdBuffer
+from .repair import Seam, Splice, State
+from .text import BlockText
+
+if TYPE_CHECKING:
+    from ..tokenizer import Special, Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A change of an id sequence: ``ids[start : start + removed] = patch.ids``.
+
+    It is as small as can be: ``start`` ids are as they were, which is what a cache of prefixes wants to know.
+    ``ids``: uint32 (n,), the caller's own.  ``path`` says how it was got:
+
+    ``"unchanged"``
+        The text is the same.
+    ``"append"``, ``"tail"``, ``"edit"``
+        The end was continued; the end was replaced; something in the middle was.  The engine saw the change
+        and what lies between it and the nearest certified cuts.
+    ``"restore"``
+        A checkpoint was put back.
+    ``"widened"``
+        The stored ids did not fit the stored text close to the change; more was encoded again.
+    ``"whole: …"``
+        The whole text was encoded, for the reason given.
+    """
+
+    start: int
+    removed: int
+    ids: NDArray[np.uint32]
+    path: str
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a session has done so far.
+
+    ``widenings``: how often the self-check failed and a repair started farther left.  ``fallbacks``: how often
+    the whole text was encoded, by reason.  ``characters``: how many the engine was given in all, checks included.
+    """
+
+    appends: int = 0
+    tail_changes: int = 0
+    edits: int = 0
+    unchanged: int = 0
+    restores: int = 0
+    widenings: int = 0
+    fallbacks: Counter[str] = field(default_factory=Counter)
+    characters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A session as it was at one moment, immutable.  See :meth:`Session.checkpoint`.
+
+    ``ids``: uint32 (n,), read-only.
+    """
+
+    fingerprint: str
+    special: str
+    text: BlockText
+    ids: NDArray[np.uint32]
+    anchors: Anchors
+    seam: Seam
+
+
+class Session:
+    """A text and its ids, which are at every moment those of the reference for the full text.
+
+    Made by :meth:`toktier.Tokenizer.session`.  The ids are without the post-processor's special ids; those are
+    added on reading, by :meth:`prompt`.  One thread at a time may use a session; any number of sessions may share
+    a tokenizer.  A call that raises leaves the session as it was.
+
+    Parameters
+    ----------
+    tokenizer: encodes; texts of a tokenizer without certified cuts are encoded as a whole at every step.
+    text: to begin with.
+    special: what becomes of special tokens in the text, as for :class:`~toktier.Tokenizer`.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, text: str = "", *, special: Special = "encode") -> None:
+        if special not in ("encode", "text", "raise"):
+            raise OptionError(f'special must be "encode", "text" or "raise", not {special!r}')
+        self.tokenizer = tokenizer
+        self.special: Special = special
+        self._engine = Engine(tokenizer, special)
+        self._counters = Counters()
+        self._state = State(BlockText(), IdBuffer(NO_IDS), Anchors.start(), Seam())
+        if text != "":
+            self._check_text(text)
+            self._apply(repair.opened(self._engine, self._state, BlockText(text)))
+        else:
+            self._check_text(text)
+
+    # --- reading ----------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        """The full text, put together anew."""
+        return str(self._state.text)
+
+    @property
+    def ids(self) -> NDArray[np.uint32]:
+        """The ids, shape (count,): a read-only view without a copy, which later changes do not touch.
+
+        While a view is held, the first change of ids that it shows copies the array (memory speed); a view that
+        has been dropped costs nothing.
+        """
+        return self._state.ids.view()
+
+    @property
+    def count(self) -> int:
+        """How many ids there are."""
+        return len(self._state.ids)
+
+    def __len__(self) -> int:
+        """Characters of the text."""
+        return len(self._state.text)
+
+    @property
+    def counters(self) -> Counters:
+        """What was done so far; grows on."""
+        self._counters.characters = self._engine.characters
+        return self._counters
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the session holds: ids, text, anchors and their objects; not the tokenizer."""
+        state = self._state
+        return state.ids.nbytes + state.text.nbytes + state.anchors.nbytes + 16 * sys.getsizeof(self)
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the tokenizer's artifact."""
+        return self.tokenizer.fingerprint
+
+    def prompt(self, add_special_tokens: bool = True) -> NDArray[np.uint32]:
+        """The ids for a model, equal to ``tokenizer.encode(text, add_special_tokens)``: BOS and the like are added."""
+        post = self.tokenizer._post
+        if post.unsupported is None and post.truncation is None and post.padding is None:
+            return post.finish(self.ids, add_special_tokens)
+        special = self._engine.special
+        return self.tokenizer.encode_to_numpy(self.text, add_special_tokens, special=special)
+
+    def __repr__(self) -> str:
+        return f"<toktier.Session {self.tokenizer.name} {len(self)} characters, {self.count} ids>"
+
+    # --- changing ---------------------------------------------------------------------
+
+    def append(self, delta: str) -> Patch:
+        """Add ``delta`` at the end.  Costs what ``delta`` costs, however long the text is."""
+        self._check_text(delta)
+        size = len(self)
+        return self._change(size, size, delta)
+
+    def update(self, full_text: str) -> Patch:
+        """Make the text ``full_text``, of which as much is kept as both begin and end with.
+
+        Looks at ``full_text`` once, at the speed of ``memcmp``; the rest costs what the change costs.
+        """
+        self._check_type(full_text)
+        text = self._state.text
+        start = text.common_prefix(full_text)
+        suffix = text.common_suffix(full_text, min(len(text), len(full_text)) - start)
+        new = full_text[start : len(full_text) - suffix]
+        self._check_text(new, start)
+        return self._change(start, len(text) - suffix, new)
+
+    def edit(self, start: SupportsIndex, stop: SupportsIndex, new: str) -> Patch:
+        """Replace the characters ``start..stop`` by ``new``."""
+        first, last = operator.index(start), operator.index(stop)
+        if not 0 <= first <= last <= len(self):
+            raise PositionError(
+                f"characters {first} to {last} are no range of a text of {len(self)} characters; positions are "
+                "counted from 0, and the first is at most the second"
+            )
+        self._check_text(new)
+        return self._change(first, last, new)
+
+    def truncate(self, length: SupportsIndex) -> Patch:
+        """Keep the first ``length`` characters."""
+        size = operator.index(length)
+        if not 0 <= size <= len(self):
+            raise PositionError(f"a text of {len(self)} characters cannot be cut down to {size}")
+        return self._change(size, len(self), "")
+
+    # --- branching ----------------------------------------------------------------------
+
+    def checkpoint(self) -> Checkpoint:
+        """The session as it is now, to go back to with :meth:`restore`.  Nothing is copied.
+
+        Like a view of the ids, a checkpoint that is kept makes the first change of ids in it copy them.
+        """
+        state = self._state
+        return Checkpoint(self.fingerprint, self._engine.special, state.text, self.ids, state.anchors, state.seam)
+
+    def restore(self, checkpoint: Checkpoint) -> Patch:
+        """Go back to a checkpoint of this session, or of another one under the same tokenizer."""
+        self._check_checkpoint(checkpoint)
+        text, ids = checkpoint.text, checkpoint.ids
+        state = State(text, IdBuffer(ids, shared=True), checkpoint.anchors, checkpoint.seam)
+        patch = _smallest(self._state.ids.read(0, self.count), 0, self.count, ids, "restore")
+        self._state = state
+        self._counters.restores += 1
+        return patch
+
+    def fork(self) -> Session:
+        """Another session with the same text, which goes its own way.  Ids are copied when either changes them."""
+        return self.from_checkpoint(self.tokenizer, self.checkpoint(), special=self.special)
+
+    @classmethod
+    def from_checkpoint(
+        cls, tokenizer: Tokenizer, checkpoint: Checkpoint, *, special: Special = "encode"
+    ) -> Session:
+        """A session that begins as ``checkpoint``."""
+        session = cls(tokenizer, special=special)
+        session.restore(checkpoint)
+        session._counters = Counters()
+        return session
+
+    # --- how it is done ---------------------------------------------------------------------
+
+    def _change(self, start: int, stop: int, new: str) -> Patch:
+        state, size = self._state, len(self._state.text)
+        if start == stop and not new:
+            self._counters.unchanged += 1
+            return Patch(self.count, 0, NO_IDS, "unchanged")
+        if self.special == "raise":
+            self._raise_special(start, stop, new)
+        counters = self._counters
+        if self._engine.refusal is not None:
+            splice = repair.whole(self._engine, state, state.text.replaced(start, stop, new), self._engine.refusal)
+        elif start == size:
+            splice = repair.append(self._engine, state, new)
+        elif stop == size:
+            splice = repair.change_tail(self._engine, state, start, new)
+        else:
+            splice = repair.edit(self._engine, state, start, stop, new)
+        patch = self._apply(splice)
+        if start == size:
+            counters.appends += 1
+        elif stop == size:
+            counters.tail_changes += 1
+        else:
+            counters.edits += 1
+        return patch
+
+    def _apply(self, splice: Splice) -> Patch:
+        ids = self._state.ids
+        stored = ids.read(splice.token, splice.token + splice.removed)
+        patch = _smallest(stored, splice.token, splice.removed, splice.fresh, splice.path)
+        ids.replace(patch.start, patch.removed, patch.ids)
+        self._state = State(splice.text, ids, splice.anchors, splice.seam)
+        if splice.widenings:
+            self._counters.widenings += splice.widenings
+        if splice.fallback is not None:
+            self._counters.fallbacks[splice.fallback] += 1
+        return patch
+
+    def _raise_special(self, start: int, stop: int, new: str) -> None:
+        """Raise if the change makes a special token; one cannot lie across a certified cut."""
+        state = self._state
+        low = 0 if self._engine.refusal else repair.cut_before(self._engine, state, start)
+        window = state.text.slice(low, start) + new + state.text.slice(stop, min(len(state.text), stop + 4096))
+        self.tokenizer._check(window, "raise")
+
+    def _check_type(self, text: object) -> None:
+        if not isinstance(text, str):
+            hint = "; decode it first: text.decode('utf-8')" if isinstance(text, bytes | bytearray) else ""
+            raise TextTypeError(f"the text of a session must be a str, not {type(text).__name__}{hint}")
+
+    def _check_text(self, text: object, offset: int = 0) -> None:
+        self._check_type(text)
+        assert isinstance(text, str)
+        if not text.isascii():
+            try:
+                text.encode("utf-8")
+            except UnicodeEncodeError as problem:
+                raise LoneSurrogateError(
+                    f"the character at index {problem.start + offset} is the lone surrogate "
+                    f"U+{ord(text[problem.start]):04X}, which no UTF-8 text can contain; halves of a character "
+                    "must be put together before they are given to a session",
+                    problem.start + offset,
+                ) from None
+
+    def _check_checkpoint(self, checkpoint: Checkpoint) -> None:
+        if checkpoint.fingerprint != self.fingerprint:
+            raise CheckpointError(
+                f"the checkpoint was taken under the artifact {checkpoint.fingerprint[:12]}, and this session's is "
+                f"{self.fingerprint[:12]}; ids of one tokenizer are never repaired under another"
+            )
+        if checkpoint.special != self._engine.special:
+            raise CheckpointError(
+                f"special tokens in the checkpoint's text were taken for {checkpoint.special!r}, and this session "
+                f"takes them for {self._engine.special!r}"
+            )
+
+
+def _smallest(stored: NDArray[np.uint32], start: int, removed: int, fresh: NDArray[np.uint32], path: str) -> Patch:
+    """The patch without the ids that are the same at either end."""
+    shorter = min(len(stored), len(fresh))
+    differ = stored[:shorter] != fresh[:shorter]
+    before = int(differ.argmax()) if differ.any() else shorter
+    shorter -= before
+    differ = stored[len(stored) - shorter :] != fresh[len(fresh) - shorter :]
+    after = int(differ[::-1].argmax()) if differ.any() else shorter
+    return Patch(start + before, removed - before - after, fresh[before : len(fresh) - after], path)
