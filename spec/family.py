@@ -67,7 +67,7 @@ class Family(Generic[L, R]):
         after_end: its state at the end of a text.
         rule: the local rule.  From the state before a character, its class and the state after it, the name
             of the regex alternative by which a piece begins with this character, or None.
-        rules: for each name, the alternative, a line feed, and a sentence about it.
+        rules: for each name, the alternative, a line feed, and a sentence about it (in one line).
         synchronizing: pairs of classes that restart or close.  Sound; not meant to be complete.
         removed: the rules whose pieces the pre-tokenizer throws away.
     """
@@ -97,7 +97,7 @@ def stands_for(alternative: str, sentence: str) -> str:
 
 def pattern_of(rules: Mapping[str, str]) -> str:
     """The pattern whose alternatives these rules stand for, in order."""
-    return "|".join(entry.split("\n")[0] for entry in rules.values())
+    return "|".join(entry.rpartition("\n")[0] for entry in rules.values())
 
 
 @cache

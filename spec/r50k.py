@@ -151,6 +151,12 @@ SYNCHRONIZING = (
         "Only an apostrophe takes letters along.",
     ),
     *pairs(
+        ("apostrophe",),
+        ("e", "letter"),
+        True,
+        "No contraction begins with this letter.",
+    ),
+    *pairs(
         ("white",),
         (*LETTERS, "number", "apostrophe", "other"),
         False,
