@@ -31,14 +31,14 @@ CLASSES = (
     ("white", r"\s"),
     ("number", r"\p{N}"),
     ("apostrophe", r"'"),
-    ("s", r"(?i:[stmd])"),  # the contractions 's 't 'm 'd: nothing tells these letters apart
-    ("r", r"(?i:[rv])"),  # 're 've
+    ("stmd", r"(?i:[stmd])"),  # the contractions 's 't 'm 'd: nothing tells these letters apart
+    ("rv", r"(?i:[rv])"),  # 're 've
     ("e", r"(?i:e)"),
     ("l", r"(?i:l)"),  # 'll
     ("letter", r"\p{L}"),
     ("other", ""),
 )
-LETTERS = ("s", "r", "e", "l", "letter")
+LETTERS = ("stmd", "rv", "e", "l", "letter")
 WHITE = ("newline", "space", "white")
 
 

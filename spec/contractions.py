@@ -1,11 +1,11 @@
 """The English contractions ``'s 't 're 've 'm 'll 'd`` over classes, read from either side.
 
-Four classes of letters are enough: nothing tells s, t, m and d apart, nor r and v.  A family whose letters
-have a case besides has ``S``, ``R``, ``E`` and ``L`` as well.
+Four classes of letters are enough, "stmd", "rv", "e" and "l": nothing tells s, t, m and d apart, nor r and v.
+A family whose letters have a case besides has "STMD", "RV", "E" and "L" as well.
 """
 
 #: What may follow the apostrophe.
-CONTRACTIONS = (("s",), ("r", "e"), ("l", "l"))
+CONTRACTIONS = (("stmd",), ("rv", "e"), ("l", "l"))
 
 
 def spelled_on(spelled: tuple[str, ...] | None, c: str) -> tuple[str, ...] | None:

@@ -38,12 +38,12 @@ CLASSES = (
     ("number", r"\p{N}"),
     ("slash", r"/"),
     ("apostrophe", r"'"),
-    ("S", r"[STMD]"),  # the letters of contractions, in upper and in lower case
-    ("R", r"[RV]"),
+    ("STMD", r"[STMD]"),  # the letters of contractions, in upper and in lower case
+    ("RV", r"[RV]"),
     ("E", r"E"),
     ("L", r"L"),
-    ("s", r"(?i:[stmd])"),  # the long s, U+017F, is one too
-    ("r", r"(?i:[rv])"),
+    ("stmd", r"(?i:[stmd])"),  # the long s, U+017F, is one too
+    ("rv", r"(?i:[rv])"),
     ("e", r"(?i:e)"),
     ("l", r"(?i:l)"),
     ("upper", r"[\p{Lu}\p{Lt}]"),
@@ -52,8 +52,8 @@ CLASSES = (
     ("mark", r"\p{M}"),
     ("other", ""),
 )
-UPPERS = ("S", "R", "E", "L", "upper")
-LOWERS = ("s", "r", "e", "l", "lower")
+UPPERS = ("STMD", "RV", "E", "L", "upper")
+LOWERS = ("stmd", "rv", "e", "l", "lower")
 WORD = (*UPPERS, *LOWERS, "both", "mark")
 WHITE = ("newline", "space", "white")
 
@@ -133,23 +133,20 @@ def after(c: str, a: After) -> After:
 
 def rule(b: Before, c: str, a: After) -> str | None:
     """The alternative by which a piece begins with a character of class ``c``, or None."""
-    # an other character that no match reaches yet, and that stands alone if no other follows
+    # the apostrophe of a contraction at the end of a word
     suffix = c == "apostrophe" and b.run == "word" and a.spelled in CONTRACTIONS
+    # an other character that no match reaches yet, and that stands alone if no other follows
     fresh_other = kind(c) == "other" and b.run not in ("other", "space") and not joins_tail(b, c) and not suffix
     # the last character of a white run, when the text goes on: `\s+(?!\S)` leaves it to the next match
     left_over = c in ("space", "white") and a.run not in ("white", "end")
-    # words: what stands directly before takes the word along, or lets it begin
+    # the first character of a stretch of letters and marks that nothing before it takes along
     lone_before = b.run == "other" and b.length == 1
     fresh_word = kind(c) == "word" and not (
         in_other_run(b, c) or lone_before or b.run in ("word", "space", "white")
     )
-    contracted = spelled_on(b.spelled, c) is not None and spelled_on(b.spelled, c) in CONTRACTIONS
-    second_word = (
-        b.run == "word"
-        and c in UPPERS
-        and not contracted
-        and (b.case == "lower" or (b.case == "both" and a.uppers))
-    )
+    # an upper inside a stretch where the word before it has come to its end (and not the last one of 'rE or 'lL)
+    word_over = b.case == "lower" or (b.case == "both" and a.uppers)
+    second_word = c in UPPERS and word_over and spelled_on(b.spelled, c) not in CONTRACTIONS
 
     # [^\r\n\p{L}\p{N}]?[upper both]*[lower both]+(contraction)?
     # [^\r\n\p{L}\p{N}]?[upper both]+[lower both]*(contraction)?
@@ -223,9 +220,9 @@ SYNCHRONIZING = (
         True,
         "A mark is in a word or in an other run, and neither takes this along.",
     ),
-    *pairs(("s", "e", "lower"), UPPERS, True, CASE),
-    *pairs(("r",), ("S", "R", "L", "upper"), True, CASE + "  (Not r before E: it may be that of 'rE.)"),
-    *pairs(("l",), ("S", "R", "E", "upper"), True, CASE + "  (Not l before L: it may be that of 'lL.)"),
+    *pairs(("stmd", "e", "lower"), UPPERS, True, CASE),
+    *pairs(("rv",), ("STMD", "RV", "L", "upper"), True, CASE + "  (Not r before E: it may be that of 'rE.)"),
+    *pairs(("l",), ("STMD", "RV", "E", "upper"), True, CASE + "  (Not l before L: it may be that of 'lL.)"),
     *pairs(
         ("number",),
         (*WORD, "newline", "space", "white", "slash", "apostrophe", "other"),
@@ -280,7 +277,8 @@ def tekken_rule(b: Before, c: str, a: After) -> str | None:
     return "numbers" if c == "number" else rule(b, c, a)
 
 
-TEKKEN_CLASSES = tuple(row for row in CLASSES if row[0] not in ("apostrophe", *"SRELsrel"))
+CONTRACTION_CLASSES = ("apostrophe", *UPPERS[:4], *LOWERS[:4])
+TEKKEN_CLASSES = tuple(row for row in CLASSES if row[0] not in CONTRACTION_CLASSES)
 TEKKEN_RULES = {
     **RULES,
     "words": RULES["words"].replace(SUFFIX, ""),

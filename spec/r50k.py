@@ -20,14 +20,14 @@ CLASSES = (
     ("white", r"\s"),
     ("number", r"\p{N}"),
     ("apostrophe", r"'"),
-    ("s", r"[stmd]"),  # 's 't 'm 'd: lower case only
-    ("r", r"[rv]"),
+    ("stmd", r"[stmd]"),  # 's 't 'm 'd: lower case only
+    ("rv", r"[rv]"),
     ("e", r"e"),
     ("l", r"l"),
     ("letter", r"\p{L}"),
     ("other", ""),
 )
-LETTERS = ("s", "r", "e", "l", "letter")
+LETTERS = ("stmd", "rv", "e", "l", "letter")
 WHITE = ("space", "white")
 
 

@@ -1,0 +1,43 @@
+"""``python -m spec FAMILY TEXT``: each character of a text with its class, both folds, and the rule that fires."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable
+
+from . import FAMILIES
+from .family import Family, L, R, classify, fired, states_after, states_before
+
+
+def shown(state: Hashable) -> str:
+    """A state in words: the fields that are not at their default."""
+    if not isinstance(state, tuple) or not hasattr(state, "_field_defaults"):
+        return str(state)
+    first, *others = state._fields  # type: ignore[attr-defined]
+    notes = [
+        f"{name} {' '.join(value) or 'nothing yet' if isinstance(value, tuple) else value}"
+        for name in others
+        if (value := getattr(state, name)) != state._field_defaults[name]
+    ]
+    return ", ".join([str(getattr(state, first)), *notes])
+
+
+def table(family: Family[L, R], text: str) -> str:
+    """The table in ``README.md``, in Markdown."""
+    classes = classify(family, text)
+    rows = zip(
+        map(repr, text),
+        classes,
+        map(shown, states_before(family, classes)),
+        map(shown, states_after(family, classes)[1:]),
+        (name or "" for name in fired(family, classes)),
+        strict=False,
+    )
+    lines = [("", "class", "before", "after", "begins a piece by"), ("---",) * 5, *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] not in FAMILIES:
+        sys.exit(f"usage: python -m spec FAMILY TEXT, where FAMILY is one of {', '.join(FAMILIES)}")
+    print(table(FAMILIES[sys.argv[1]], sys.argv[2]))
