@@ -24,12 +24,14 @@ from .registry import DEFAULT, embedded_names
 if TYPE_CHECKING:
     from .decoding import StreamDecoder
     from .explanation import Explanation
+    from .sessions.store import SessionStore
     from .tokenizer import Encoding, Tokenizer
 
 __all__ = [
     "DEFAULT",
     "Encoding",
     "Explanation",
+    "SessionStore",
     "StreamDecoder",
     "Tokenizer",
     "__version__",
@@ -42,6 +44,7 @@ __all__ = [
 _LAZY = {
     "Encoding": "tokenizer",
     "Explanation": "explanation",
+    "SessionStore": "sessions.store",
     "StreamDecoder": "decoding",
     "Tokenizer": "tokenizer",
 }

@@ -93,3 +93,31 @@ class UnsupportedPatternError(TokTierError, ValueError):
     def __init__(self, message: str, position: int) -> None:
         super().__init__(message)
         self.position = position
+
+
+class ChatTemplateError(TokTierError, ValueError):
+    """A chat template is missing, is not valid, or does not take the messages that it was given."""
+
+
+class TokenOriginError(TokTierError, ValueError):
+    """Whether a special token in a rendered chat is the template's or a message's cannot be told.
+
+    ``token`` is its text and ``index`` its character position in the rendered chat.
+    """
+
+    def __init__(self, message: str, token: str, index: int) -> None:
+        super().__init__(message)
+        self.token = token
+        self.index = index
+
+
+class MissingDependencyError(TokTierError, ImportError):
+    """An optional package that the call needs is not installed, or too old."""
+
+
+class WrongArtifactError(TokTierError, ValueError):
+    """A session of a store was made under another artifact, or with special tokens treated in another way."""
+
+
+class SessionUnavailableError(TokTierError, RuntimeError):
+    """The store is closed, or the session was discarded, or it was being changed at the moment of a fork."""

@@ -1,15 +1,15 @@
 """Sessions on disk: one SQLite file, to which changes are appended.
 
-A session is stored as the list of changes that made it: each replaces a stretch of characters and a stretch of ids by
-others, the first one nothing by everything.  So an append to a long session writes what was appended, and a load
-replays the list.  A list that has grown well beyond what it describes is written anew as one change.
+A session is stored as the list of changes that made it: each replaces a stretch of characters and a stretch of ids
+by others, the first one nothing by everything.  So an append to a long session writes what was appended, and a
+load replays the list.  A list that has grown well beyond what it describes is written anew as one change.
 
-Nothing read here is trusted.  Each change carries a digest of itself, of the change before it and, at the beginning
-of the chain, of whose session it is and which software made it.  A record that does not match, in any column, is
+Nothing read here is trusted.  Each change carries a digest of itself, of the change before it and, at the start of
+the chain, of whose session it is and which software made it.  A record that does not match, in any column, is
 :class:`DamagedRecord`; a file that is not ours is left as it is and not used.
 
-Any number of processes may use one file.  A change is appended only to the very record that it continues; if another
-process has written the session in between, the whole session is written in place of the other's.
+Any number of processes may use one file.  A change is appended only to the very record that it continues; if
+another process has written the session in between, all of the session is written in place of the other's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sqlite3
 import struct
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, AnyStr
@@ -63,8 +63,6 @@ CREATE TABLE changes (
 
 #: Seconds to wait for another process that is writing.
 _PATIENCE = 5.0
-#: Bytes of changes in one transaction.
-_BATCH = 8 << 20
 #: What a change costs in the file besides its text and ids, in bytes.
 _ROW = 160
 #: The write-ahead log is cut back to this size when its contents have been moved into the file.
@@ -126,6 +124,7 @@ class Write:
 
     @property
     def bytes(self) -> int:
+        """About what it adds to the file."""
         return _ROW if self.change is None else _ROW + len(self.change.text) + 4 * len(self.change.ids)
 
 
@@ -142,7 +141,8 @@ class Record:
 class SessionFile:
     """The file; safe to share between threads, and across ``fork``.
 
-    ``limit`` bounds its size in bytes: sessions used longest ago go first.  Nothing is opened before it is needed.
+    ``limit`` bounds what it holds, in bytes: sessions used longest ago go first.  Nothing is opened before it is
+    needed.
     Methods raise ``sqlite3.Error`` where the disk does not cooperate, and :class:`UnusableFile`.
     """
 
@@ -182,44 +182,33 @@ class SessionFile:
             ).fetchall()
         return [name.decode("utf-8", "surrogatepass") for (name,) in rows if _is_name(name)]
 
-    def write(self, writes: Iterable[Write]) -> Iterator[tuple[Write, Head | None]]:
-        """Write; yields each with the new head, or with None if its base is no longer what the file has.
+    def write(self, writes: Sequence[Write], unused_since: float) -> list[Head | None]:
+        """Write all or, if that raises, nothing; sessions last used before ``unused_since`` are deleted.
 
-        Transactions are of a bounded size.  What was yielded is on disk.
+        Gives the new head of each, or None if its base is no longer what the file has.
         """
-        batch: list[Write] = []
-        size = 0
-        for write in writes:
-            batch.append(write)
-            size += write.bytes
-            if size >= _BATCH:
-                yield from self._write(batch)
-                batch, size = [], 0
-        if batch:
-            yield from self._write(batch)
+        with self._writing.use() as connection:
+            with _transaction(connection):
+                _delete(connection, "used < ?", (unused_since,))
+                heads = [_write(connection, write) for write in writes]
+                self._trim(connection)
+            connection.execute("PRAGMA incremental_vacuum").fetchall()
+        return heads
 
-    def delete(self, fingerprint: str, name: str) -> None:
+    def delete(self, names: Sequence[str], fingerprint: str | None = None) -> int:
+        """Delete the sessions of these names, under one fingerprint or under all; how many there were."""
+        condition = f"name IN ({', '.join('?' * len(names))})"
+        values: list[Any] = [*map(_blob, names)]
+        if fingerprint is not None:
+            condition, values = f"{condition} AND fingerprint = ?", [*values, fingerprint]
         with self._writing.use() as connection, _transaction(connection):
-            _delete(connection, "fingerprint = ? AND name = ?", (fingerprint, _blob(name)))
-
-    def delete_unused(self, since: float) -> None:
-        """Delete the sessions that were last used before ``since``."""
-        with self._writing.use() as connection, _transaction(connection):
-            _delete(connection, "used < ?", (since,))
+            return _delete(connection, condition, values)
 
     def close(self) -> None:
         """Close; the next use opens the file again."""
         for connection in (self._reading, self._writing):
             with connection.lock:
                 connection.close()
-
-    def _write(self, batch: Sequence[Write]) -> list[tuple[Write, Head | None]]:
-        with self._writing.use() as connection:
-            with _transaction(connection):
-                done = [(write, _write(connection, write)) for write in batch]
-                self._trim(connection)
-            connection.execute("PRAGMA incremental_vacuum").fetchall()
-        return done
 
     def _trim(self, connection: sqlite3.Connection) -> None:
         while _pragma(connection, "page_size") * (
@@ -440,8 +429,8 @@ def _is_name(name: object) -> bool:
     return True
 
 
-# SQLite forbids carrying an open connection across a fork: the child would believe that it holds locks of its parent.
-# So connections are closed before one, and both sides open their own when they need them.
+# SQLite forbids carrying an open connection across a fork: the child would believe that it holds locks which are
+# its parent's.  So connections are closed before one, and both sides open their own when they need them.
 
 _files: weakref.WeakSet[SessionFile] = weakref.WeakSet()
 _held: list[_Connection] = []

@@ -1,12 +1,12 @@
 """Which stored text has most in common with a request: an index of prefixes by their hashes.
 
 A text is cut into blocks, and each prefix that ends where a block does gets a hash, made of the hash of the prefix
-before it and of the block: a chain, so that all prefixes of a text cost one pass over it.  What is left over at its
-end is chained in smaller blocks, and the whole text is hashed last.  The request's own chain is followed as long as
-somebody has stored the same, which finds
+before it and of the block: a chain, so that all prefixes of a text cost one pass over it.  What is left over at
+the end is chained in smaller blocks, and the whole text is hashed last.  The request's own chain is followed as
+long as somebody has stored the same, which finds
 
 * a stored text that is a prefix of the request, to the character;
-* else one that agrees with it up to the last small block before they part, as when the end of a prompt was replaced.
+* else one that agrees with it up to the last block before they part, as when the end of a prompt was replaced.
 
 The index only proposes: hashes may collide, and whoever uses a proposal compares the characters.  Hashes are those
 of Python's strings, keyed anew in each process, so that no text can be made to collide with another.

@@ -1,0 +1,145 @@
+"""A session in a store, with what the store remembers about it: the bookkeeping of one session."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from .persistence import Change, Head, Record, Write
+from .prefixes import Marks, marks
+from .session import Counters, Patch, Session
+from .text import BlockText, _common_prefix, _common_suffix
+
+if TYPE_CHECKING:
+    from ..tokenizer import Special, Tokenizer
+
+#: What an entry costs besides its session and its marks (lock, dictionary slots, names), in bytes.
+_ENTRY = 1500
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Entry:
+    """Guarded by ``lock``, but for the middle part, which the store's lock guards.
+
+    ``key``: the name in memory.  ``record``: the name in the file.
+    """
+
+    key: str
+    tokenizer: Tokenizer
+    special: Special
+    record: str
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    session: Session | None = None
+
+    # As of the last use.  ``lost`` says why the session is no longer the store's.
+    text: BlockText = field(default_factory=BlockText)
+    marks: Marks = field(default_factory=Marks)
+    counted: Counters = field(default_factory=Counters)
+    nbytes: int = 0
+    used: float = 0.0
+    lost: str = ""
+
+    # What the file has, the text and the number of ids there, and how many ids at either end are the same since.
+    head: Head | None = None
+    written: BlockText = field(default_factory=BlockText)
+    written_ids: int = 0
+    unchanged: tuple[int, int] = (0, 0)
+
+    @property
+    def by_content(self) -> bool:
+        """Whether it has no name that a caller would know; then its text never changes."""
+        return self.key.startswith("content:")
+
+    @property
+    def seed(self) -> int:
+        """What keeps its prefixes apart from those of other tokenizers."""
+        return hash((self.tokenizer.fingerprint, self.special))
+
+    def note(self, count: int, patch: Patch) -> None:
+        """Remember what ``patch``, made to ``count`` ids, left unchanged."""
+        before, after = self.unchanged
+        self.unchanged = min(before, patch.start), min(after, count - patch.start - patch.removed)
+
+    def new_marks(self, text: BlockText) -> Marks:
+        """The marks of a text that is to replace the one marked now."""
+        unchanged, _ = common_ends(self.text, text)
+        return marks(self.seed, text.slice, len(text), self.marks, unchanged)
+
+    def size(self, new: Marks) -> int:
+        """Bytes in memory, with ``new`` marks."""
+        return _ENTRY + new.nbytes + (self.session.nbytes if self.session is not None else 0)
+
+    def count(self) -> Counters:
+        """What the session has done since this was last asked."""
+        assert self.session is not None
+        now, before = self.session.counters, self.counted
+        self.counted = replace(now, fallbacks=Counter(now.fallbacks))
+        return Counters(
+            appends=now.appends - before.appends,
+            tail_changes=now.tail_changes - before.tail_changes,
+            edits=now.edits - before.edits,
+            widenings=now.widenings - before.widenings,
+            fallbacks=now.fallbacks - before.fallbacks,
+        )
+
+    def loaded(self, session: Session, record: Record) -> None:
+        """``session`` was made of ``record``."""
+        self.session, self.used, self.head = session, record.used, record.head
+        self._is_written(session.checkpoint().text, session.count)
+
+    def _is_written(self, text: BlockText, count: int) -> None:
+        self.written, self.written_ids, self.unchanged = text, count, (count, count)
+
+    def write(self, maker: str) -> Write | None:
+        """What has to be written now; from here on it counts as being on its way."""
+        if self.session is None or self.lost:
+            return None
+        point, head = self.session.checkpoint(), self.head
+        text, ids = point.text, point.ids
+        first, last = self.unchanged
+        change: Change | None
+        if head is None or head.wasteful(len(text) + 4 * len(ids)):
+            head, change = None, Change(0, 0, str(text), 0, 0, ids)
+        elif text is self.written:
+            change = None
+        else:
+            start, after = common_ends(self.written, text)
+            removed = len(self.written) - start - after
+            new = text.slice(start, len(text) - after)
+            fresh = ids[first : len(ids) - last]
+            change = Change(start, removed, new, first, self.written_ids - first - last, fresh)
+        # Until it is known whether that succeeded, the file is taken to have nothing that could be continued.
+        self.head = None
+        self._is_written(text, len(ids))
+        key = self.tokenizer.fingerprint, self.record
+        return Write(*key, maker, head, change, len(text), len(ids), self.used)
+
+    def take_over(self, other: Entry, record: str) -> None:
+        """Continue the record of ``other``, whose text this one's text goes on from; ``record``: its new name."""
+        self.record, other.record = other.record, record
+        self.head, other.head = other.head, None
+        self.written, self.written_ids, self.unchanged = other.written, other.written_ids, other.unchanged
+
+
+def common_ends(old: BlockText, new: BlockText) -> tuple[int, int]:
+    """Characters that two versions of a text are sure to begin and to end with in common; never too many.
+
+    Versions share their blocks, so that this looks at little more than where they differ.
+    """
+    start = 0
+    for one, other in zip(old, new, strict=False):
+        if one is not other:
+            start += _common_prefix(one, other)
+            break
+        start += len(one)
+    most = min(len(old), len(new)) - start
+    after = 0
+    for one, other in zip(reversed(list(old)), reversed(list(new)), strict=False):
+        if one is not other or after + len(one) > most:
+            size = min(len(one), len(other), most - after)
+            after += _common_suffix(one[len(one) - size :], other[len(other) - size :])
+            break
+        after += len(one)
+    return start, after

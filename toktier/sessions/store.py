@@ -1,0 +1,579 @@
+"""Many sessions, kept as long as they are likely to come back.
+
+The store is a bounded memory of sessions: those used longest ago are let go when it is full, and all of them when
+nobody has come back for an hour (ids cost little to keep, and an hour keeps 97 to 98 % of an agent's calls on a
+known session: the paper's figure 14b).  A caller who has no name for its session is served by content: the stored
+text that has most in common with the request is found by hashes of its prefixes, and continued in a copy.
+
+Each session has a lock of its own, which is held while its text is tokenized.  The store's lock is held for
+bookkeeping alone.  Locks are taken in one order: the writer's, a session's, the store's.
+
+With a path, sessions are written to a file as well, soon after they change and by another thread
+(:mod:`~toktier.sessions.persistence`).  Nothing depends on the file: what cannot be read is a miss.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+import uuid
+import weakref
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._version import __version__
+from ..errors import OptionError, SessionUnavailableError, TextTypeError, WrongArtifactError
+from ..patterns.charsets import engine_version
+from . import repair
+from .anchors import Anchors
+from .engine import Engine
+from .entries import Entry
+from .persistence import DamagedRecord, Head, Record, SessionFile, UnusableFile, Write
+from .prefixes import BLOCK, Marks, PrefixIndex
+from .session import Checkpoint, Session
+from .stored import StoredSession
+from .text import BlockText
+
+if TYPE_CHECKING:
+    from ..tokenizer import Special, Tokenizer
+
+#: Seconds from a change to its being written, so that changes are written together.
+_DELAY = 0.2
+#: Bytes that are written in one transaction.
+_BATCH = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCounters:
+    """What a store has done, at one moment.
+
+    ``hits``: calls that found a session (or a stored text) to go on from.  ``misses``: calls that began a new one.
+    ``restored``: sessions read from the file.
+
+    ``appends``, ``tail_changes``, ``edits``, ``widenings``, ``fallbacks``: as in :class:`Counters`, over all
+    sessions ever kept.
+
+    ``evictions``: sessions let go because memory was full; ``expirations``: because nobody came back.
+    ``damaged``: records in the file that were not what had been written; ``disk_errors``: how often the disk, or
+    the file as a whole, could not be used.  ``sessions`` and ``bytes``: what is in memory now.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    restored: int = 0
+    appends: int = 0
+    tail_changes: int = 0
+    edits: int = 0
+    widenings: int = 0
+    fallbacks: Mapping[str, int] = field(default_factory=dict)
+    evictions: int = 0
+    expirations: int = 0
+    damaged: int = 0
+    disk_errors: int = 0
+    sessions: int = 0
+    bytes: int = 0
+
+
+class SessionStore:
+    """Sessions by name or by content; safe to share between threads and across ``fork``.
+
+    ::
+
+        store = toktier.SessionStore()
+        session = store.session(tokenizer, "chat-42")       # get or create
+        patch = session.update(transcript)
+        ids = store.encode(tokenizer, transcript, "chat-42")    # the same in one call
+        ids = store.encode(tokenizer, transcript)               # no name: by content
+
+    Parameters
+    ----------
+    path: a file to keep sessions in, too (SQLite); it is made if it is not there.  Several processes may use it.
+    max_bytes, max_disk_bytes: bounds of what is kept in memory and in the file; what was used longest ago goes.
+    ttl: seconds after which a session that nobody used is let go.
+    clock: seconds since some fixed moment, the same for all processes that use one file.
+
+    As a context manager it is closed at the end.  A store that is not closed is written out when the interpreter
+    ends; a process that is killed loses what was not written yet, a fraction of a second's changes.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        max_bytes: int = 1 << 30,
+        max_disk_bytes: int = 8 << 30,
+        ttl: float = 3600.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        for name, value in (("max_bytes", max_bytes), ("max_disk_bytes", max_disk_bytes), ("ttl", ttl)):
+            if not value > 0:
+                raise OptionError(f"{name} must be greater than 0, but is {value!r}")
+        self._file: SessionFile | None = None
+        if path is not None:
+            file = Path(path).absolute()
+            if file.is_dir() or not file.parent.is_dir():
+                raise OptionError(f"{file} cannot be a file: it is a folder, or its folder does not exist")
+            self._file = SessionFile(file, max_disk_bytes)
+        self._max_bytes = max_bytes
+        self._ttl = ttl
+        self._clock = clock
+        self._closed = False
+        self._disk_problem: str | None = None
+        self._maker = f"toktier {__version__}, tokenizers {engine_version()}"
+
+        self._lock = threading.Lock()
+        self._alive: weakref.WeakValueDictionary[str, Entry] = weakref.WeakValueDictionary()
+        self._kept: OrderedDict[str, Entry] = OrderedDict()  # used longest ago first
+        self._index: PrefixIndex[Entry] = PrefixIndex()
+        self._bytes = 0
+        self._totals: Counter[str] = Counter()
+        self._fallbacks: Counter[str] = Counter()
+
+        self._unwritten: dict[str, Entry] = {}
+        self._writing = threading.Lock()
+        self._writer: threading.Thread | None = None
+        self._wake = threading.Event()
+        self._indexing = threading.Lock()
+        self._indexed: set[tuple[str, str]] = set()
+        _stores.add(self)
+
+    # --- sessions ---------------------------------------------------------------------
+
+    def session(self, tokenizer: Tokenizer, session_id: str, *, special: Special = "encode") -> StoredSession:
+        """The session of this name, or a new, empty one.
+
+        A session that the caller still holds is the same one, even if the store has let it go in between.
+        Raises :class:`~toktier.errors.WrongArtifactError` if it was made under another artifact, or treats special
+        tokens in another way.
+        """
+        entry = self._entry(tokenizer, session_id, special)
+        with self._using(entry):
+            return StoredSession(self, entry)
+
+    def encode(
+        self,
+        tokenizer: Tokenizer,
+        text: str,
+        session_id: str | None = None,
+        add_special_tokens: bool = True,
+        *,
+        special: Special = "encode",
+    ) -> NDArray[np.uint32]:
+        """The ids of ``text``, equal to ``tokenizer.encode(text, add_special_tokens)``: a read-only uint32 array.
+
+        With a ``session_id`` that session's text becomes ``text``.  Without, the stored text that has most in
+        common with the beginning of ``text`` is continued in a copy of its session; a text that is stored already
+        costs no more than finding it.
+        """
+        if session_id is None:
+            return self._by_content(tokenizer, text, add_special_tokens, special)
+        entry = self._entry(tokenizer, session_id, special)
+        with self._using(entry) as session:
+            count = session.count
+            entry.note(count, session.update(text))
+            return session.prompt(add_special_tokens)
+
+    def discard(self, session_id: str) -> bool:
+        """Forget a session, in memory and in the file, as when a conversation ends; whether there was one.
+
+        Whoever still holds it cannot use it any more.
+        """
+        key = _key(session_id)
+        with self._writing:
+            with self._lock:
+                self._check_open()
+                entry = self._alive.pop(key, None)
+                if entry is not None:
+                    entry.lost = "it was discarded"
+                    self._forget(entry)
+                    self._unwritten.pop(key, None)
+            stored = 0
+            with self._disk() as file:
+                if file is not None:
+                    stored = file.delete([f"{special}:{key}" for special in ("encode", "text", "raise")])
+        return entry is not None or stored > 0
+
+    def __len__(self) -> int:
+        """How many sessions are in memory."""
+        return len(self._kept)
+
+    @property
+    def counters(self) -> StoreCounters:
+        """A snapshot of what was done so far."""
+        with self._lock:
+            values: dict[str, Any] = dict(self._totals)
+            fallbacks = dict(self._fallbacks)
+            return StoreCounters(**values, fallbacks=fallbacks, sessions=len(self._kept), bytes=self._bytes)
+
+    @property
+    def disk_problem(self) -> str | None:
+        """Why the file is not used (it is damaged, or some other program's), or None."""
+        return self._disk_problem
+
+    # --- finding ----------------------------------------------------------------------
+
+    def _entry(self, tokenizer: Tokenizer, session_id: str, special: Special) -> Entry:
+        key = _key(session_id)
+        with self._lock:
+            self._check_open()
+            self._expire()
+            entry = self._alive.get(key)
+            if entry is None:
+                entry = self._alive[key] = Entry(key, tokenizer, special, f"{special}:{key}")
+                return entry
+            if (entry.tokenizer.fingerprint, entry.special) == (tokenizer.fingerprint, special):
+                self._totals["hits"] += 1
+                return entry
+        raise WrongArtifactError(
+            f"the session {session_id!r} was made under {entry.tokenizer.name} (fingerprint "
+            f"{entry.tokenizer.fingerprint[:12]}, special={entry.special!r}) and is not repaired under "
+            f"{tokenizer.name} ({tokenizer.fingerprint[:12]}, special={special!r}): give the other one a name "
+            "of its own, or call discard() first"
+        )
+
+    def _by_content(
+        self, tokenizer: Tokenizer, text: str, add_special_tokens: bool, special: Special
+    ) -> NDArray[np.uint32]:
+        if not isinstance(text, str):
+            raise TextTypeError(f"the text must be a str, not {type(text).__name__}")
+        self._index_file(tokenizer, special)
+        key = f"content:{uuid.uuid4().hex}"
+        entry = Entry(key, tokenizer, special, f"{special}:{key}")
+        mark, length = self._index.follow(entry.seed, text)
+        with self._lock:
+            self._check_open()
+            self._expire()
+            found = self._index.newest(mark) if length else None
+        point: Checkpoint | None = None
+        if found is not None:
+            with contextlib.suppress(SessionUnavailableError), self._using(found) as session:
+                seen = session.checkpoint()
+                if seen.text.common_prefix(text) >= length:
+                    if len(text) == len(seen.text) == length:
+                        self._count("hits")
+                        return session.prompt(add_special_tokens)
+                    point = seen
+                    entry.text, entry.marks = found.text, found.marks
+        if found is None or point is None:
+            entry.session = Session(tokenizer, text, special=special)
+            self._count("misses")
+        else:
+            entry.session = Session.from_checkpoint(tokenizer, point, special=special)
+            patch = entry.session.update(text)
+            self._count("hits")
+            if found.by_content and len(point.text) <= length + BLOCK:  # continued, not branched
+                with found.lock:
+                    entry.take_over(found, f"{special}:content:{uuid.uuid4().hex}")
+                entry.note(len(point.ids), patch)
+                with self._lock:
+                    self._unwritten.pop(found.key, None)
+        with self._lock:
+            self._alive[key] = entry
+        with self._using(entry) as session:
+            return session.prompt(add_special_tokens)
+
+    def _index_file(self, tokenizer: Tokenizer, special: Special) -> None:
+        """Before the first lookup by content: load from the file what fits into half the memory, newest first."""
+        kind = tokenizer.fingerprint, special
+        if self._file is None or kind in self._indexed:
+            return
+        with self._indexing:
+            if kind in self._indexed:
+                return
+            names: list[str] = []
+            with self._disk() as file:
+                if file is not None:
+                    names = file.names(tokenizer.fingerprint)
+            for name in names:
+                prefix, _, key = name.partition(":")
+                with self._lock:
+                    if self._bytes > self._max_bytes // 2:
+                        break
+                    if prefix != special or key in self._alive:
+                        continue
+                    entry = self._alive[key] = Entry(key, tokenizer, special, name)
+                with entry.lock:
+                    if entry.session is None and self._load(entry):
+                        self._settle(entry, entry.used)
+                        with self._lock:
+                            if key in self._kept:
+                                self._kept.move_to_end(key, last=False)
+            self._indexed.add(kind)
+
+    # --- using ------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _using(self, entry: Entry) -> Iterator[Session]:
+        """The session, with its lock held; afterwards the books are brought up to date."""
+        with entry.lock:
+            self._check_open()
+            if entry.lost:
+                raise SessionUnavailableError(f"this session is no longer one of the store: {entry.lost}")
+            if entry.session is None:
+                self._open(entry)
+            session = entry.session
+            assert session is not None
+            try:
+                yield session
+            finally:
+                urgent = self._settle(entry, self._clock())
+        if urgent:  # what was let go stays in memory until it is written
+            self._write()
+
+    def _open(self, entry: Entry) -> None:
+        if self._load(entry):
+            self._count("hits")
+        else:
+            entry.session = Session(entry.tokenizer, special=entry.special)
+            self._count("misses")
+
+    def _settle(self, entry: Entry, used: float) -> bool:
+        """Bring the books up to date; whether a session was let go that is not in the file yet."""
+        assert entry.session is not None
+        text = entry.session.checkpoint().text
+        marks = entry.marks if text is entry.text else entry.new_marks(text)
+        size = entry.size(marks)
+        done = entry.count()
+        with self._lock:
+            for name in ("appends", "tail_changes", "edits", "widenings"):
+                self._totals[name] += getattr(done, name)
+            self._fallbacks.update(done.fallbacks)
+            if entry.lost or self._closed:
+                return False
+            is_kept = entry.key in self._kept
+            self._index.replace(entry, entry.marks if is_kept else Marks(), marks)
+            self._bytes += size - (entry.nbytes if is_kept else 0)
+            entry.text, entry.marks, entry.nbytes, entry.used = text, marks, size, used
+            self._kept[entry.key] = entry
+            self._kept.move_to_end(entry.key)
+            if self._file is not None and self._disk_problem is None:
+                self._unwritten[entry.key] = entry
+                self._wake_writer()
+            return self._evict() + self._expire() > 0
+
+    def _evict(self) -> int:
+        """Let go what is too much; how many of those are not in the file yet.  Needs the lock."""
+        unwritten = 0
+        while self._bytes > self._max_bytes:
+            entry = next(iter(self._kept.values()))
+            self._forget(entry)
+            self._totals["evictions"] += 1
+            unwritten += entry.key in self._unwritten
+        return unwritten
+
+    def _expire(self) -> int:
+        """The same for sessions that nobody came back to."""
+        unwritten = 0
+        since = self._clock() - self._ttl
+        while self._kept:
+            entry = next(iter(self._kept.values()))
+            if entry.used >= since:
+                break
+            self._forget(entry)
+            self._totals["expirations"] += 1
+            unwritten += entry.key in self._unwritten
+        return unwritten
+
+    def _forget(self, entry: Entry) -> None:
+        if self._kept.pop(entry.key, None) is not None:
+            self._index.replace(entry, entry.marks, Marks())
+            self._bytes -= entry.nbytes
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SessionUnavailableError("the session store is closed; make another one")
+
+    def _count(self, *names: str) -> None:
+        with self._lock:
+            self._totals.update(names)
+
+    # --- the file ---------------------------------------------------------------------
+
+    def flush(self) -> bool:
+        """Write now what has changed; whether all of it is in the file."""
+        return self._write()
+
+    def close(self) -> None:
+        """Write what has changed and let everything go.  The store and its sessions cannot be used any more."""
+        self._write()
+        with self._writing:
+            with self._lock:
+                self._closed = True
+                self._kept.clear()
+                self._index = PrefixIndex()
+                self._bytes = 0
+            if self._file is not None:
+                with contextlib.suppress(sqlite3.Error):
+                    self._file.close()
+        self._wake.set()
+
+    def __enter__(self) -> SessionStore:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def _disk(self) -> Iterator[SessionFile | None]:
+        """The file, or None if there is none that can be used.  What goes wrong with it is counted, no more."""
+        try:
+            yield None if self._disk_problem else self._file
+        except UnusableFile as problem:
+            self._disk_problem = str(problem)
+            self._count("disk_errors")
+        except (sqlite3.Error, OSError, OverflowError):
+            self._count("disk_errors")
+
+    def _load(self, entry: Entry) -> bool:
+        """Make the session of what the file has; whether it has one."""
+        tokenizer = entry.tokenizer
+        record = None
+        try:
+            with self._disk() as file:
+                if file is not None:
+                    record = file.load(tokenizer.fingerprint, entry.record, self._maker)
+        except DamagedRecord:
+            self._count("damaged")
+            with self._disk() as file:
+                if file is not None:
+                    file.delete([entry.record], tokenizer.fingerprint)
+        if record is None or record.used < self._clock() - self._ttl:
+            return False
+        entry.loaded(_session(tokenizer, entry.special, record), record)
+        self._count("restored")
+        return True
+
+    def _write(self) -> bool:
+        """Write what has changed, in transactions of a bounded size; whether all of it is in the file."""
+        with self._writing:
+            with self._lock:
+                entries, self._unwritten = list(self._unwritten.values()), {}
+            failed = 0
+            while entries:
+                superseded = []
+                for batch in self._batches(entries):
+                    for (entry, write), head in zip(batch, self._write_batch(batch), strict=True):
+                        if isinstance(head, Head):
+                            with entry.lock:
+                                if entry.record == write.name:
+                                    entry.head = head
+                        elif head is None:
+                            superseded.append(entry)  # by another process; then the whole session is written
+                        else:
+                            failed += 1
+                entries = superseded
+            return not failed
+
+    def _batches(self, entries: Sequence[Entry]) -> Iterator[list[tuple[Entry, Write]]]:
+        batch: list[tuple[Entry, Write]] = []
+        size = 0
+        for entry in entries:
+            with entry.lock:
+                write = entry.write(self._maker)
+            if write is not None:
+                batch.append((entry, write))
+                size += write.bytes
+            if size >= _BATCH:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    def _write_batch(self, batch: Sequence[tuple[Entry, Write]]) -> Sequence[Head | bool | None]:
+        """The new heads; False where nothing could be written: that session is written at its next change."""
+        since = self._clock() - self._ttl
+        with self._disk() as file:
+            if file is not None:
+                return file.write([write for _, write in batch], since)
+        return [False] * len(batch)
+
+    def _wake_writer(self) -> None:
+        """See to it that changes are written soon.  Needs the lock."""
+        if self._writer is None:
+            arguments = (weakref.ref(self), self._wake)
+            writer = threading.Thread(target=_write_behind, args=arguments, name="toktier-store", daemon=True)
+            with contextlib.suppress(RuntimeError):  # the interpreter is about to end, which writes everything
+                writer.start()
+                self._writer = writer
+                weakref.finalize(self, self._wake.set)
+        self._wake.set()
+
+
+def _write_behind(store: weakref.ref[SessionStore], wake: threading.Event) -> None:
+    """The writer's thread; it ends when the store is closed or gone."""
+    while True:
+        wake.wait()
+        wake.clear()
+        held = store()
+        if held is None or held._closed:
+            return
+        time.sleep(_DELAY)
+        held._write()
+        del held
+
+
+def _session(tokenizer: Tokenizer, special: Special, record: Record) -> Session:
+    """A session as it was stored; nothing but its end is tokenized."""
+    text, anchors = BlockText(record.text), Anchors.start()
+    engine = Engine(tokenizer, special)
+    seam = repair.Seam() if engine.refusal else repair.tail_seam(engine, text, anchors, len(record.ids))
+    point = Checkpoint(tokenizer.fingerprint, engine.special, text, record.ids, anchors, seam)
+    return Session.from_checkpoint(tokenizer, point, special=special)
+
+
+def _key(session_id: str) -> str:
+    if not isinstance(session_id, str):
+        raise TextTypeError(f"a session's name must be a str, not {type(session_id).__name__}")
+    return f"id:{session_id}"
+
+
+# --- the end of the interpreter, and forks ------------------------------------------------------
+
+_stores: weakref.WeakSet[SessionStore] = weakref.WeakSet()
+_held: list[SessionStore] = []
+
+
+@atexit.register
+def _write_all() -> None:
+    for store in list(_stores):
+        if not store._closed:
+            store.flush()
+
+
+def _before_fork() -> None:
+    for store in list(_stores):
+        store._lock.acquire()
+        _held.append(store)
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop()._lock.release()
+
+
+def _after_fork_in_child() -> None:
+    for store in _held:
+        # The parent writes what is to be written, with a thread that is only there.
+        store._writer, store._wake, store._unwritten = None, threading.Event(), {}
+        store._writing, store._indexing = threading.Lock(), threading.Lock()
+        for key, entry in list(store._alive.items()):
+            if entry.lock.locked():  # by a thread that is not here, and may have been half-way through a change
+                entry.lost = "another thread was changing it when the process forked"
+                store._forget(entry)
+                del store._alive[key]
+            entry.lock = threading.Lock()
+    _after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
