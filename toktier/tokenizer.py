@@ -383,11 +383,13 @@ class Tokenizer:
             prepared = self._prepare(text, special)
             return prepared.text, self._engine(text, backend).piece_starts(prepared)
 
-    def session(self, text: str = "", *, special: Special = "encode") -> Session:
+    def session(
+        self, text: str = "", *, special: Special = "encode", strategy: Literal["restart", "search"] = "restart"
+    ) -> Session:
         """A text that grows or changes, with its ids: see :class:`~toktier.sessions.Session`."""
         from .sessions import Session
 
-        return Session(self, text, special=special)
+        return Session(self, text, special=special, strategy=strategy)
 
     # --- decoding -----------------------------------------------------------------
 

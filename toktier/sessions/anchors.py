@@ -47,6 +47,16 @@ class Anchors:
         at = int(self.positions.searchsorted(position))
         return None if at == len(self.positions) else (int(self.positions[at]), int(self.tokens[at]))
 
+    def before_token(self, token: int) -> tuple[int, int]:
+        """The last anchor at or before a token."""
+        at = int(self.tokens.searchsorted(token, "right")) - 1
+        return int(self.positions[at]), int(self.tokens[at])
+
+    def after_token(self, token: int) -> tuple[int, int] | None:
+        """The first anchor at or after a token."""
+        at = int(self.tokens.searchsorted(token))
+        return None if at == len(self.tokens) else (int(self.positions[at]), int(self.tokens[at]))
+
     def edited(self, low: int, high: int, shift: tuple[int, int]) -> Anchors:
         """Without those strictly between ``low`` and ``high``, those from ``high`` on moved by ``shift``.
 

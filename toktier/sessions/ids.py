@@ -41,7 +41,7 @@ class IdBuffer:
         """All ids, read-only."""
         # numpy lets slices of this view refer to the view itself, because the memory below is not an array: so
         # the view lives as long as anything made from it.
-        found = np.frombuffer(memoryview(self._memory).toreadonly(), np.uint32, self._count)
+        found = np.frombuffer(self._memory.data.toreadonly(), np.uint32, self._count)
         self._views = [entry for entry in self._views if entry[1]() is not None]
         self._views.append((self._count, weakref.ref(found)))
         return found
@@ -65,7 +65,7 @@ class IdBuffer:
             memory[stop + shift : count] = self._memory[stop : self._count]
             self._memory, self._owned, self._views = memory, True, []
         elif shift and stop < self._count:
-            raw = memoryview(self._memory)
+            raw = self._memory.data
             raw[stop + shift : count] = raw[stop : self._count]  # one memmove, where numpy would copy twice
         self._memory[start : start + len(fresh)] = fresh
         self._count = count

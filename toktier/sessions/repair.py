@@ -16,17 +16,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..segments import NO_IDS
 from .anchors import Anchors
-from .engine import Engine
+from .engine import Engine, Window
 from .ids import IdBuffer
 from .text import BlockText
 
 #: How far a cut is looked for at first, and at last, before an anchor is taken, in characters.
 _REACH = (64, 1024, 1 << 14)
-#: The overlap that is checked has at least so many tokens, if so many are there.
-_OVERLAP = 2
 #: How often a repair is widened before the reference encodes the whole text.
 _WIDENINGS = 5
+#: Anchors at the end are at least so many characters apart.
+_APART = 4096
+#: Characters whose ids are compared before a widened repair believes an anchor.
+_PROBE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,72 +86,84 @@ def same(one: NDArray[np.uint32], other: NDArray[np.uint32]) -> bool:
 # --- the end of the text ------------------------------------------------------------------
 
 
+def opened(engine: Engine, state: State, text: str) -> Splice:
+    """The first text of a session."""
+    if engine.refusal is not None:
+        return whole(engine, state, BlockText(text), engine.refusal)
+    return _to_the_end(engine, state, 0, 0, 0, text, "open")
+
+
 def append(engine: Engine, state: State, new: str) -> Splice:
     """Continue the text: from the seam on, encode again."""
     seam, size = state.seam, len(state.text)
-    window = state.text.slice(seam.start, size) + new
-    fresh, inner = engine.encode_long(window, seam.start == 0)
+    window = engine.window(state.text.slice(seam.start, size) + new, seam.start == 0)
     overlap = seam.stop_token - seam.start_token
-    if not same(fresh[:overlap], state.ids.read(seam.start_token, seam.stop_token)):
+    if not same(window.ids[:overlap], state.ids.read(seam.start_token, seam.stop_token)):
         return widen(engine, state, size, new)
-    anchors = state.anchors.with_anchors(inner, seam.start, seam.start_token)
-    return _tail(engine, state, size, new, window, fresh, anchors, "append")
+    return _end(engine, state, window, size, new, state.anchors, "append")
 
 
 def change_tail(engine: Engine, state: State, start: int, new: str) -> Splice:
     """Replace everything from ``start`` on."""
+    cut = cut_before(engine, state, start)
     try:
-        cut = cut_before(engine, state, start)
-        token, anchors = locate(engine, state, cut)
+        token, _, anchors = locate(engine, state, cut, cut)
     except _Mismatch:
         return widen(engine, state, start, new)
-    window = state.text.slice(cut, start) + new
-    fresh, inner = engine.encode_long(window, cut == 0)
-    anchors = anchors.edited(cut, len(state.text) + 1, (0, 0)).with_anchors(inner, cut, token)
-    kept = State(state.text, state.ids, anchors, Seam(cut, token, cut, token))
-    return _tail(engine, kept, start, new, window, fresh, anchors, "tail")
+    state = State(state.text, state.ids, anchors, state.seam)
+    return _to_the_end(engine, state, cut, token, start, new, "tail")
 
 
-def _tail(
+def _to_the_end(
+    engine: Engine, state: State, cut: int, token: int, start: int, new: str, path: str, widenings: int = 0
+) -> Splice:
+    """Encode from ``cut`` on, before which ``token`` tokens lie, with ``new`` for everything from ``start`` on."""
+    window = engine.window(state.text.slice(cut, start) + new, cut == 0)
+    anchors = state.anchors.edited(cut, len(state.text) + 1, (0, 0))
+    state = State(state.text, state.ids, anchors, Seam(cut, token, cut, token))
+    return _end(engine, state, window, start, new, anchors, path, widenings)
+
+
+def _end(
     engine: Engine,
     state: State,
+    window: Window,
     start: int,
     new: str,
-    window: str,
-    fresh: NDArray[np.uint32],
     anchors: Anchors,
     path: str,
     widenings: int = 0,
 ) -> Splice:
-    """``fresh`` are the ids of ``window``, which reaches from the seam of ``state`` to the end of the new text."""
+    """``window`` reaches from the seam of ``state`` to the end of the new text."""
     begin, token = state.seam.start, state.seam.start_token
-    seam = _seam(engine, window, begin, token, token + len(fresh), state.seam)
-    if seam.stop - anchors.last[0] > 4096 and engine.cuts.last(
-        window, seam.stop - begin - 1, seam.stop - begin + 1, True
-    ):
-        anchors = anchors.with_anchor(seam.stop, seam.stop_token)
+    total = token + len(window.ids)
+    if len(window.anchors):
+        anchors = anchors.with_anchors(window.anchors, begin, token)
+    seam = window_seam(engine, window, begin, total) or state.seam
+    if seam.stop - anchors.last[0] >= _APART:
+        at = seam.stop - begin
+        if engine.cuts.last(window.text, at - 1, at + 1, True) is not None:
+            anchors = anchors.with_anchor(seam.stop, seam.stop_token)
     text = state.text.replaced(start, len(state.text), new)
-    return Splice(text, token, len(state.ids) - token, fresh, anchors, seam, path, widenings)
+    return Splice(text, token, len(state.ids) - token, window.ids, anchors, seam, path, widenings)
 
 
-def _seam(engine: Engine, window: str, begin: int, token: int, total: int, old: Seam) -> Seam:
-    """The seam of a text that ends with ``window``, which begins at a certified cut or at the start.
+def window_seam(engine: Engine, window: Window, begin: int, total: int) -> Seam | None:
+    """The seam of a text that ends with ``window``, which begins at ``begin``, a certified cut or the start.
 
-    ``begin``, ``token``: where it begins; ``total``: how many tokens the text has.
+    ``total``: how many tokens the text has.  None if there is no cut in the window.
     """
-    stop = engine.cuts.last(window, 0, len(window))
+    stop = engine.cuts.last(window.text, 0, len(window.text))
     if stop is None:
-        return old
-    behind = len(engine.encode(window[stop:], False))
-    start: int | None = stop
-    for _ in range(8):
-        start = engine.cuts.last(window, 0, start)
-        if start is None:
-            break
-        more = len(engine.encode(window[start:], False))
-        if more - behind >= _OVERLAP:
-            return Seam(begin + start, total - more, begin + stop, total - behind)
-    return Seam(begin, token, begin + stop, total - behind)
+        return None
+    behind = window.behind(stop)
+    start, more = 0, len(window.ids)
+    previous = engine.cuts.last(window.text, 0, stop)
+    if previous is not None:
+        earlier = engine.cuts.last(window.text, 0, previous)  # two pieces are at least two tokens
+        if earlier is not None:
+            start, more = earlier, window.behind(earlier)
+    return Seam(begin + start, total - more, begin + stop, total - behind)
 
 
 # --- the middle ----------------------------------------------------------------------------
@@ -162,36 +177,34 @@ def edit(engine: Engine, state: State, start: int, stop: int, new: str) -> Splic
     if high is None:
         return change_tail(engine, state, start, new + state.text.slice(stop, size))
     try:
-        token, anchors = locate(engine, state, low)
-        state = State(state.text, state.ids, anchors.with_anchor(low, token), state.seam)
-        end_token, anchors = locate(engine, state, high, (low, token))
+        token, end_token, anchors = locate(engine, state, low, high)
     except _Mismatch:
         return widen(engine, state, start, new + state.text.slice(stop, size))
-    window = state.text.slice(low, start) + new + state.text.slice(stop, high)
-    fresh, inner = engine.encode_long(window, low == 0)
-    shift = (len(new) - (stop - start), len(fresh) - (end_token - token))
-    anchors = anchors.edited(low, high, shift).with_anchors(inner, low, token)
+    window = engine.window(state.text.slice(low, start) + new + state.text.slice(stop, high), low == 0)
+    fresh = window.ids
+    more = len(new) - (stop - start)
+    more_tokens = len(fresh) - (end_token - token)
+    anchors = anchors.edited(low, high, (more, more_tokens)).with_anchors(window.anchors, low, token)
+    anchors = anchors.with_anchor(low, token).with_anchor(high + more, end_token + more_tokens)
+    text = state.text.replaced(start, stop, new)
     seam = state.seam
     if high <= seam.start:
         seam = Seam(
-            seam.start + shift[0], seam.start_token + shift[1], seam.stop + shift[0], seam.stop_token + shift[1]
+            seam.start + more, seam.start_token + more_tokens, seam.stop + more, seam.stop_token + more_tokens
         )
-        text = state.text.replaced(start, stop, new)
     else:
-        text = state.text.replaced(start, stop, new)
-        seam = tail_seam(engine, text, anchors, len(state.ids) + shift[1])
+        seam = tail_seam(engine, text, anchors, len(state.ids) + more_tokens)
     return Splice(text, token, end_token - token, fresh, anchors, seam, "edit")
 
 
 def tail_seam(engine: Engine, text: BlockText, anchors: Anchors, total: int) -> Seam:
-    """The seam of a text of which only anchors are known."""
-    for reach in _REACH:
-        begin = max(0, len(text) - reach)
-        found = _seam(engine, text.slice(begin, len(text)), begin, -1, total, Seam(-1, -1, -1, -1))
-        if found.start_token >= 0:
-            return found
-    position, token = anchors.before(len(text) - _REACH[-1])
-    return Seam(position, token, position, token)
+    """The seam of a text of ``total`` tokens of which only anchors are known."""
+    size = len(text)
+    cut = cut_before(engine, State(text, IdBuffer(NO_IDS), anchors, Seam()), size)
+    cut = cut_before(engine, State(text, IdBuffer(NO_IDS), anchors, Seam()), cut)
+    window = engine.window(text.slice(cut, size), cut == 0)
+    token = total - len(window.ids)
+    return window_seam(engine, window, cut, total) or Seam(cut, token, cut, token)
 
 
 def cut_before(engine: Engine, state: State, position: int) -> int:
@@ -224,30 +237,28 @@ def _cut_after(engine: Engine, state: State, low: int, start: int, stop: int, ne
     return None
 
 
-def locate(engine: Engine, state: State, cut: int, near: tuple[int, int] | None = None) -> tuple[int, Anchors]:
-    """How many tokens lie before a cut that closes, and the anchors met while finding out.
+def locate(engine: Engine, state: State, low: int, high: int) -> tuple[int, int, Anchors]:
+    """How many tokens lie before either of two cuts that close, and the anchors met while finding out.
 
-    Encodes from the nearest anchor (or from ``near``, a cut left of this one and its tokens) up to the cut, or
-    from the cut to the anchor behind it, and compares with what is stored.
+    Encodes from the anchor before them to ``high``, or from ``low`` to the anchor behind them, whichever is
+    shorter, and compares with what is stored.
     """
-    size, total = len(state.text), len(state.ids)
-    left = near or state.anchors.before(cut)
-    right = state.anchors.after(cut) or (size, total)
-    if right[0] == cut and right[0] < size:
-        right = state.anchors.after(cut + 1) or (size, total)  # an anchor is checked, too
-        if left[0] == cut:
-            left = state.anchors.before(cut - 1) if cut else left
-    if cut - left[0] <= right[0] - cut:
-        ids, inner = engine.encode_long(state.text.slice(left[0], cut), left[0] == 0)
-        token = left[1] + len(ids)
-        if not same(ids, state.ids.read(left[1], token)):
-            raise _Mismatch
-        return token, state.anchors.with_anchors(inner, *left)
-    ids, inner = engine.encode_long(state.text.slice(cut, right[0]), cut == 0)
-    token = right[1] - len(ids)
-    if token < 0 or not same(ids, state.ids.read(token, right[1])):
+    left = state.anchors.before(max(0, low - 1))
+    right = state.anchors.after(high + 1) or (len(state.text), len(state.ids))
+    if high - left[0] <= right[0] - low:
+        begin, end = left[0], high
+        window = engine.window(state.text.slice(begin, end), begin == 0)
+        token = left[1]
+    else:
+        begin, end = low, right[0]
+        window = engine.window(state.text.slice(begin, end), begin == 0)
+        token = right[1] - len(window.ids)
+    last = token + len(window.ids)
+    if token < 0 or not same(window.ids, state.ids.read(token, last)):
         raise _Mismatch
-    return token, state.anchors.with_anchors(inner, cut, token)
+    anchors = state.anchors.with_anchors(window.anchors, begin, token)
+    low_token = last - window.behind(low - begin) if low > begin else token
+    return low_token, last - window.behind(high - begin) if high < end else last, anchors
 
 
 # --- when the check fails ----------------------------------------------------------------------
@@ -260,33 +271,33 @@ def widen(engine: Engine, state: State, start: int, new: str) -> Splice:
     stored must agree over an overlap to the right of the anchor; at the start of the text nothing needs to.
     """
     for attempt in range(_WIDENINGS):
-        begin, token = state.anchors.before(start - _REACH[-1], (1 << attempt) - 1)
-        window = state.text.slice(begin, start) + new
-        fresh, inner = engine.encode_long(window, begin == 0)
+        begin, token = state.anchors.before(max(0, start - _REACH[-1]), (1 << attempt) - 1)
         if begin:
-            agree = fresh[:64]
-            stored = state.ids.read(token, token + len(agree))
-            if len(stored) < _OVERLAP or not same(agree, stored):
+            probe = engine.window(state.text.slice(begin, min(begin + _PROBE, start)), False).ids
+            probe = probe[: len(probe) // 2]  # the end of a stretch may not be final
+            if len(probe) < 2 or not same(probe, state.ids.read(token, token + len(probe))):
                 continue
-        anchors = state.anchors.edited(begin, len(state.text) + 1, (0, 0)).with_anchors(inner, begin, token)
-        kept = State(state.text, state.ids, anchors, Seam(begin, token, begin, token))
-        return _tail(engine, kept, start, new, window, fresh, anchors, "widened", attempt + 1)
+        return _to_the_end(engine, state, begin, token, start, new, "widened", attempt + 1)
     text = state.text.replaced(start, len(state.text), new)
     return whole(engine, state, text, "the stored ids do not fit the text", _WIDENINGS)
 
 
 def whole(engine: Engine, state: State, text: BlockText, reason: str, widenings: int = 0) -> Splice:
-    """All ids of the new text anew: by the reference, or, for a tokenizer that is refused, by its fastest engine."""
-    fresh = engine.encode_whole(str(text), by_reference=engine.refusal is None)
+    """All ids of the new text anew: by the reference, or by the fastest engine of a tokenizer that is refused."""
+    fresh = engine.whole(str(text), by_reference=engine.refusal is None)
     anchors = Anchors.start()
     seam = Seam() if engine.refusal else tail_seam(engine, text, anchors, len(fresh))
     return Splice(text, 0, len(state.ids), fresh, anchors, seam, f"whole: {reason}", widenings, reason)
 
 
-def opened(engine: Engine, state: State, text: BlockText) -> Splice:
-    """The first text of a session."""
-    if engine.refusal is not None:
-        return whole(engine, state, text, engine.refusal)
-    fresh, anchors = engine.encode_long(str(text), True)
-    anchors = Anchors.start().with_anchors(anchors, 0, 0)
-    return Splice(text, 0, 0, fresh, anchors, tail_seam(engine, text, anchors, len(fresh)), "open")
+# --- derived from the state ------------------------------------------------------------------------
+
+
+def offsets(engine: Engine, state: State, first: int, last: int) -> NDArray[np.int64]:
+    """Character spans of the tokens ``first..last``, at least one."""
+    begin, token = state.anchors.before_token(max(0, first - 1))  # the first token of a text may be special
+    end, end_token = state.anchors.after_token(last) or (len(state.text), len(state.ids))
+    found = engine.spans(state.text.slice(begin, end))
+    if engine.refusal is not None or not same(found.ids, state.ids.read(token, end_token)):
+        found, begin, token = engine.spans(str(state.text)), 0, 0
+    return found.offsets[first - token : last - token] + begin

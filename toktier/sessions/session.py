@@ -6,7 +6,7 @@ import operator
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Literal, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from .anchors import Anchors
 from .engine import Engine
 from .ids import IdBuffer
 from .repair import Seam, Splice, State
+from .search import search, token_widths
 from .text import BlockText
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Patch:
     ``"append"``, ``"tail"``, ``"edit"``
         The end was continued; the end was replaced; something in the middle was.  The engine saw the change
         and what lies between it and the nearest certified cuts.
+    ``"search"``
+        The same as the first two, by the other strategy.
     ``"restore"``
         A checkpoint was put back.
     ``"widened"``
@@ -95,19 +98,32 @@ class Session:
     tokenizer: encodes; texts of a tokenizer without certified cuts are encoded as a whole at every step.
     text: to begin with.
     special: what becomes of special tokens in the text, as for :class:`~toktier.Tokenizer`.
+    strategy: ``"restart"`` starts at the last certified cut; ``"search"`` looks for one as the paper does where
+        the end of the text changes, for byte-level models (:mod:`toktier.sessions.search`).
     """
 
-    def __init__(self, tokenizer: Tokenizer, text: str = "", *, special: Special = "encode") -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        text: str = "",
+        *,
+        special: Special = "encode",
+        strategy: Literal["restart", "search"] = "restart",
+    ) -> None:
         if special not in ("encode", "text", "raise"):
             raise OptionError(f'special must be "encode", "text" or "raise", not {special!r}')
+        if strategy not in ("restart", "search"):
+            raise OptionError(f'strategy must be "restart" or "search", not {strategy!r}')
         self.tokenizer = tokenizer
         self.special: Special = special
+        self.strategy: Literal["restart", "search"] = strategy
         self._engine = Engine(tokenizer, special)
+        self._widths = token_widths(self._engine) if strategy == "search" else None
         self._counters = Counters()
         self._state = State(BlockText(), IdBuffer(NO_IDS), Anchors.start(), Seam())
         if text != "":
             self._check_text(text)
-            self._apply(repair.opened(self._engine, self._state, BlockText(text)))
+            self._apply(repair.opened(self._engine, self._state, text))
         else:
             self._check_text(text)
 
@@ -154,12 +170,25 @@ class Session:
         return self.tokenizer.fingerprint
 
     def prompt(self, add_special_tokens: bool = True) -> NDArray[np.uint32]:
-        """The ids for a model, equal to ``tokenizer.encode(text, add_special_tokens)``: BOS and the like are added."""
+        """The ids of ``tokenizer.encode(text, add_special_tokens)``, for a model: BOS and the like are added."""
         post = self.tokenizer._post
         if post.unsupported is None and post.truncation is None and post.padding is None:
             return post.finish(self.ids, add_special_tokens)
         special = self._engine.special
         return self.tokenizer.encode_to_numpy(self.text, add_special_tokens, special=special)
+
+    def offsets(self, start: SupportsIndex = 0, stop: SupportsIndex | None = None) -> NDArray[np.int64]:
+        """Where the ids ``start..stop`` stand in the text: int64 (stop - start, 2), in characters.
+
+        They are those of ``tokenizer.encode_with_offsets(text, False)``, derived from the text around these ids.
+        """
+        first = operator.index(start)
+        last = self.count if stop is None else operator.index(stop)
+        if not 0 <= first <= last <= self.count:
+            raise PositionError(f"{first} to {last} is no range of {self.count} ids")
+        if first == last:
+            return np.empty((0, 2), np.int64)
+        return repair.offsets(self._engine, self._state, first, last)
 
     def __repr__(self) -> str:
         return f"<toktier.Session {self.tokenizer.name} {len(self)} characters, {self.count} ids>"
@@ -225,14 +254,21 @@ class Session:
 
     def fork(self) -> Session:
         """Another session with the same text, which goes its own way.  Ids are copied when either changes them."""
-        return self.from_checkpoint(self.tokenizer, self.checkpoint(), special=self.special)
+        return self.from_checkpoint(
+            self.tokenizer, self.checkpoint(), special=self.special, strategy=self.strategy
+        )
 
     @classmethod
     def from_checkpoint(
-        cls, tokenizer: Tokenizer, checkpoint: Checkpoint, *, special: Special = "encode"
+        cls,
+        tokenizer: Tokenizer,
+        checkpoint: Checkpoint,
+        *,
+        special: Special = "encode",
+        strategy: Literal["restart", "search"] = "restart",
     ) -> Session:
         """A session that begins as ``checkpoint``."""
-        session = cls(tokenizer, special=special)
+        session = cls(tokenizer, special=special, strategy=strategy)
         session.restore(checkpoint)
         session._counters = Counters()
         return session
@@ -247,14 +283,18 @@ class Session:
         if self.special == "raise":
             self._raise_special(start, stop, new)
         counters = self._counters
+        splice = None
         if self._engine.refusal is not None:
             splice = repair.whole(self._engine, state, state.text.replaced(start, stop, new), self._engine.refusal)
-        elif start == size:
-            splice = repair.append(self._engine, state, new)
-        elif stop == size:
-            splice = repair.change_tail(self._engine, state, start, new)
-        else:
-            splice = repair.edit(self._engine, state, start, stop, new)
+        elif self._widths is not None and stop == size:
+            splice = search(self._engine, state, start, new, self._widths)
+        if splice is None:
+            if start == size:
+                splice = repair.append(self._engine, state, new)
+            elif stop == size:
+                splice = repair.change_tail(self._engine, state, start, new)
+            else:
+                splice = repair.edit(self._engine, state, start, stop, new)
         patch = self._apply(splice)
         if start == size:
             counters.appends += 1
@@ -305,8 +345,8 @@ class Session:
     def _check_checkpoint(self, checkpoint: Checkpoint) -> None:
         if checkpoint.fingerprint != self.fingerprint:
             raise CheckpointError(
-                f"the checkpoint was taken under the artifact {checkpoint.fingerprint[:12]}, and this session's is "
-                f"{self.fingerprint[:12]}; ids of one tokenizer are never repaired under another"
+                f"the checkpoint was taken under the artifact {checkpoint.fingerprint[:12]}, and this session's "
+                f"is {self.fingerprint[:12]}; ids of one tokenizer are never repaired under another"
             )
         if checkpoint.special != self._engine.special:
             raise CheckpointError(

@@ -91,17 +91,19 @@ class BlockText:
 
     def common_prefix(self, other: str) -> int:
         """How many characters this text and ``other`` begin with in common."""
+        same = _holds_narrow if other.isascii() else _holds
         for start, block in zip(self._starts, self._blocks, strict=True):
-            if not other.startswith(block, start):
+            if not same(other, block, start):
                 return start + _common_prefix(block, other[start : start + len(block)])
         return self._length
 
     def common_suffix(self, other: str, most: int) -> int:
         """How many characters both end with in common; ``most`` at most."""
+        same = _holds_narrow if other.isascii() else _holds
         found = 0
         for block in reversed(self._blocks):
             end = len(other) - found
-            if found + len(block) > most or not other.endswith(block, 0, end):
+            if found + len(block) > most or not same(other, block, end - len(block)):
                 size = min(len(block), most - found)
                 part = block[len(block) - size :]
                 return found + _common_suffix(part, other[end - size : end])
@@ -121,6 +123,16 @@ def _cut(text: str) -> tuple[str, ...]:
         else:
             blocks += [block[at : at + _WIDE_BLOCK] for at in range(0, len(block), _WIDE_BLOCK)]
     return tuple(blocks)
+
+
+def _holds_narrow(text: str, block: str, start: int) -> bool:
+    """Whether ``block`` stands in ``text`` at ``start``, both being ASCII: one ``memcmp``."""
+    return text.startswith(block, start)
+
+
+def _holds(text: str, block: str, start: int) -> bool:
+    """The same for any text: where its characters are wider than the block's, a narrow copy is the faster way."""
+    return text[start : start + len(block)] == block
 
 
 def _common_prefix(one: str, other: str) -> int:
