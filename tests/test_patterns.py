@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise, product
@@ -18,6 +19,7 @@ from tokenizers import Regex, pre_tokenizers
 from toktier.errors import UnsupportedPatternError
 from toktier.patterns import lanes, stdlib, windows
 from toktier.patterns.atoms import Atoms, atoms_of
+from toktier.patterns.behaviors import pieces_of
 from toktier.patterns.charsets import CODE_POINTS, DIGITS, members, probe
 from toktier.patterns.lanes import Splitter
 from toktier.patterns.machine import closing_pairs, derive
@@ -29,17 +31,17 @@ from toktier.plan import GPT2_PATTERN
 from toktier.registry import embedded_names
 
 
-@cache
-def atoms_for(patterns: tuple[str, ...]) -> Atoms:
-    return atoms_of(list(dict.fromkeys(s for p in patterns for s in sets_of(parse(p)))))
-
-
 class Stages:
-    """Patterns applied one after another: by the machine in lanes, by the machine alone, by ``re``."""
+    """Patterns applied one after another: by the machine in lanes, by the machine alone, by ``re``.
 
-    def __init__(self, *patterns: str, atoms: Atoms | None = None) -> None:
-        nodes = [parse(pattern) for pattern in patterns]
-        self.atoms = atoms or atoms_for(patterns)
+    All with one behavior, and ``invert`` or not.
+    """
+
+    def __init__(
+        self, *patterns: str, atoms: Atoms | None = None, behavior: str = "Isolated", invert: bool = False
+    ) -> None:
+        nodes = [pieces_of(parse(pattern), behavior, invert) for pattern in patterns]
+        self.atoms = atoms or atoms_of(list(dict.fromkeys(s for node in nodes for s in sets_of(node))))
         machines = [derive(node, self.atoms) for node in nodes]
         compiled = [stdlib.compile_atoms(n, self.atoms, m.has_gaps) for n, m in zip(nodes, machines, strict=True)]
         self.ascii = [
@@ -56,7 +58,8 @@ class Stages:
             by_lanes.append(lanes.make_stage(machine, pattern, pairs, None))
         self.splitter = Splitter(tuple(by_windows), self.atoms.count)
         self.lanes_only = Splitter(tuple(by_lanes), self.atoms.count)
-        self.judges = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+        name = re.sub("(?<!^)(?=[A-Z])", "_", behavior).lower()
+        self.judges = [pre_tokenizers.Split(Regex(pattern), name, invert) for pattern in patterns]
 
     def read(self, text: str) -> NDArray[np.uint8]:
         return self.atoms.of_code_point.take(np.frombuffer(text.encode("utf-32-le"), np.uint32))
@@ -239,7 +242,14 @@ BEYOND = (
     *("[^a]", "[^a]+a", ".", ".+", "a.b", ".*?b", "[a-c&&[^b]]+", "[[ab]&&[bc]]|a", "[^a&&b]", "[a&&]b|a", r"\h+"),
     *(r"\W", "(?i:a)b", "(?i:ab)+c", "(?i:k)", r"\x61+", r"\u0062|c", r"\x{63}", "[]a]", "[^]a]", "[a-]b"),
     *("a{,b", "a{x", "}", "x{2", "]", "(?:a?)?b", "(?:a?b|c)?c", "a{1}b{2}", r"\S\s\S", r"\p{^L}+", r"\P{L}+a"),
-    *(r"\p{Lu}\p{Ll}+", r"\H+a"),
+    *(r"\p{Lu}\p{Ll}+", r"\H+a", "(?=ab)a|b", "(?!ab)[a-c]", "(?!a|b)[a-d]", "a(?=b*c)b?", "(?!(?!ab)a)[ab]"),
+    *("a++a|b", "a++b", "ba*+a|c", "ba*+c", "a?+a", "a?+ab", "(?:ab|a)++b", "(?:a|ab)++c", "a{2,3}+b", "a{2}+|b"),
+    *("(?>a+)a|b", "(?>a|ab)c|b", "(?>ab|a)b", "(?>a+?)b", "(?>a??)b", "(?>(?>a|ab)c|a)b", "(?>a(?=b)|ab)c"),
+    *("(?:(?>a|ab)c?)+b", "(?>(?:a|b)+c|a)b?", "(?!(?>a|ab)c)[abc]", "(?>a++|ab)c|a"),
+    *("(?<=a)b", "(?<!a)b", "(?<=b)b", "(?<=[ab])c+", "(?<!c)[abc]+?", r"(?<=\s)a|b(?<=b)", "(?<![^a])b"),
+    *("^a", "^[ab]+|c", "\n^", "\n^a?", "a^", "(?:^a|b)+", r"\Aa|b", r"[ab]\z", r"a\Z|b", r"\Z\n"),
+    *("a(?<=b)", r"(?!^)a", r"(?=\Z)[\n]|a", r"a(?=\z)", "(?<=a)b|(?<=b)c"),
+    *("(?>(?<=a)b|bc?)c", "(?<=a)(?<!b)(?<![c])d"),
 )  # fmt: skip
 
 
@@ -255,9 +265,42 @@ def test_patterns_beyond_the_field(pattern: str) -> None:
         stages.assert_right(text)
 
 
+@pytest.mark.parametrize("invert", [False, True])
+@pytest.mark.parametrize("behavior", ["Contiguous", "MergedWithPrevious", "MergedWithNext"])
+@pytest.mark.parametrize("pattern", ["a", "ab?|c", "a+(?!b)", "(?<=a)b|c", "^[ab]", "(?>a|ab)c|b", GPT2_PATTERN])
+def test_behaviors(pattern: str, behavior: str, invert: bool) -> None:
+    stages = Stages(pattern, behavior=behavior, invert=invert)
+    random_ = random.Random(pattern)
+    texts = ["", *map("".join, product("abc\n", repeat=4))]
+    texts += ["".join(random_.choices("abc \n1'", k=random_.randrange(5, 40))) for _ in range(50)]
+    for text in texts:
+        stages.assert_right(text)
+
+
 _ATOMS = ("a", "b", "c", "[ab]", "[^a]", ".", r"\n", r"\s", "[b-d]", r"\d", "[a-c&&[^b]]", "(?i:a)", r"\w")
-_QUANTIFIERS = ("", "", "", "*", "+", "?", "*?", "+?", "??", "{2}", "{1,2}", "{0,2}?", "{2,}")
-_ASSERTIONS = ("(?=a)", "(?!b)", r"(?!\s)", "$", r"(?=[bc])", r"(?![^a])")
+_QUANTIFIERS = (
+    "",
+    "",
+    "",
+    "*",
+    "+",
+    "?",
+    "*?",
+    "+?",
+    "??",
+    "{2}",
+    "{1,2}",
+    "{0,2}?",
+    "{2,}",
+    "*+",
+    "++",
+    "?+",
+    "{1,2}+",
+)
+_ASSERTIONS = (
+    *("(?=a)", "(?!b)", r"(?!\s)", "$", r"(?=[bc])", r"(?![^a])", "(?=ab|c)", "(?!b+c)"),
+    *("^", r"\A", r"\z", r"\Z", "(?<=a)", "(?<![ab])", r"(?<=\n)"),
+)
 
 
 def random_pattern(random_: random.Random, depth: int) -> str:
@@ -267,9 +310,11 @@ def random_pattern(random_: random.Random, depth: int) -> str:
         for _ in range(random_.randrange(1, 4)):
             kind = random_.random()
             if depth and kind < 0.3:
-                item = random_.choice(("(?:{})", "({})")).format(random_pattern(random_, depth - 1))
+                item = random_.choice(("(?:{})", "({})", "(?>{})")).format(random_pattern(random_, depth - 1))
                 parts.append(item + random_.choice(_QUANTIFIERS))
-            elif kind < 0.42:
+            elif depth and kind < 0.35:
+                parts.append(random_.choice(("(?={})", "(?!{})")).format(random_pattern(random_, depth - 1)))
+            elif kind < 0.45:
                 parts.append(random_.choice(_ASSERTIONS))
             else:
                 parts.append(random_.choice(_ATOMS) + random_.choice(_QUANTIFIERS))
@@ -281,12 +326,15 @@ def fuzz(seed: int, wanted: int, depth: int) -> None:
     """Random patterns, one to three in a row, against the reference's ``Split``."""
     random_ = random.Random(seed)
     alphabet = "abcd \n1A"
-    atoms = atoms_for((*_ATOMS, *(f"x{assertion}" for assertion in _ASSERTIONS)))  # as fine as any needs
+    sources = (*_ATOMS, *(f"x{assertion}" for assertion in _ASSERTIONS))
+    atoms = atoms_of(list(dict.fromkeys(s for p in sources for s in sets_of(parse(p)))))  # as fine as any needs
     tried = 0
     while tried < wanted:
         patterns = tuple(random_pattern(random_, depth) for _ in range(random_.choice((1, 1, 2, 3))))
+        behavior = random_.choice(("Isolated", "Isolated", "Contiguous", "MergedWithPrevious", "MergedWithNext"))
+        invert = random_.random() < 0.5
         try:
-            stages = Stages(*patterns, atoms=atoms)
+            stages = Stages(*patterns, atoms=atoms, behavior=behavior, invert=invert)
         except UnsupportedPatternError:
             continue  # it can match nothing, most often
         except Exception as problem:  # the binding raises a bare one
@@ -339,21 +387,21 @@ def test_over_a_hundred_atoms() -> None:
 @pytest.mark.parametrize(
     ("pattern", "position"),
     [
-        ("ab^c", 2),
         (r"a\b", 1),
-        (r"\Aa", 0),
+        (r"a\G", 1),
+        (r"a\K", 1),
         (r"a\1", 1),
         (r"(a)\k<x>", 3),
-        ("a(?<=b)", 1),
-        ("a(?<!b)", 1),
-        ("a(?>b)", 1),
+        ("a(?<=bc)", 1),
+        ("a(?<!b|)", 1),
+        ("a(?<=^)", 1),
         ("a(?<n>b)", 1),
         ("(?x: a)", 0),
         ("(?m:a)", 0),
-        ("a++", 1),
-        ("a*+", 1),
+        ("a+++", 3),
+        ("a++?", 3),
         ("a{2}?", 1),
-        ("a{2,3}+", 1),
+        ("a{2,3}++", 7),
         ("a**", 2),
         ("a{2}{3}", 4),
         ("a{3,2}", 1),
@@ -361,10 +409,11 @@ def test_over_a_hundred_atoms() -> None:
         ("ab{,3}", 2),
         ("*a", 0),
         ("a|+", 2),
-        ("(?=ab)c", 0),
-        ("(?!a|b)c", 0),
         ("(?=a)*b", 5),
+        ("(?<!a)+b", 6),
         ("$*a", 1),
+        (r"\A?a", 2),
+        ("a^+", 2),
         ("x[a", 1),
         ("[[:alpha:]]", 1),
         ("[z-a]", 1),
@@ -394,7 +443,9 @@ def test_refused_with_position(pattern: str, position: int) -> None:
     assert f"position {position} " in str(caught.value)
 
 
-@pytest.mark.parametrize("pattern", ["a*", "a?", "(?=a)", "$", "a*|b", "(?:a|)", "a{0,3}", "", "a|", "b*?"])
+@pytest.mark.parametrize(
+    "pattern", ["a*", "a?", "(?=a)", "$", "a*|b", "(?:a|)", "a{0,3}", "", "a|", "b*?", r"\A\z|a", "^|a"]
+)
 def test_a_match_of_nothing_is_refused(pattern: str) -> None:
     with pytest.raises(UnsupportedPatternError, match="empty"):
         Stages(pattern)

@@ -14,10 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .atoms import Atoms
-from .syntax import Alternation, Chars, Concat, LineEnd, LookAhead, Node, One, Repeat, SetExpr
-
-_LINE_FEED = Chars(((10, 10),))
-
+from .syntax import Alternation, Atomic, Concat, LookAhead, LookBehind, Node, One, Repeat, SetExpr, TextEnd
 
 STAND_IN = 0x80
 
@@ -51,10 +48,14 @@ def _write(node: Node, charset: Callable[[SetExpr], str], has_gaps: bool) -> str
             case Repeat(item, low, high, lazy):
                 bounds = f"{{{low},{'' if high is None else high}}}"
                 return f"(?:{write(item)}){bounds}{'?' if lazy else ''}"
-            case LookAhead(set, negated):
-                return f"(?{'!' if negated else '='}{charset(set)})"
-            case LineEnd():
-                return f"(?={charset(_LINE_FEED)}|\\Z)"
+            case Atomic(item):
+                return f"(?>{write(item)})"
+            case LookAhead(item, negated):
+                return f"(?{'!' if negated else '='}{write(item)})"
+            case LookBehind(set, negated):
+                return f"(?<{'!' if negated else '='}{charset(set)})"
+            case TextEnd():
+                return "\\Z"
 
     pattern = write(node)
     # a maximal stretch of characters at which no match begins is a piece too

@@ -81,20 +81,46 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Atomic:
+    """``item`` as it matches by itself; what follows cannot make it match otherwise."""
+
+    item: Node
+
+
+@dataclass(frozen=True, slots=True)
 class LookAhead:
-    """The next character is in ``set``; negated: it is not, or there is none."""
+    """``item`` matches here; negated: it does not."""
+
+    item: Node
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LookBehind:
+    """The character before is in ``set``; negated: it is not, or there is none."""
 
     set: SetExpr
     negated: bool
 
 
 @dataclass(frozen=True, slots=True)
-class LineEnd:
-    """``$``: the end of the text, or before a line feed (a line anchor in this dialect)."""
+class TextEnd:
+    """``\\z``: the text ends here."""
 
 
-Node: TypeAlias = One | Concat | Alternation | Repeat | LookAhead | LineEnd
+Node: TypeAlias = One | Concat | Alternation | Repeat | Atomic | LookAhead | LookBehind | TextEnd
 
+ANY: SetExpr = Not(Chars(()))
+_LINE_FEED = Chars(((10, 10),))
+_TEXT_START = LookBehind(ANY, True)
+# `$` and `^` are line anchors in this dialect, and `^` does not hold at the end of a text that is not empty.
+_ANCHORS: dict[str, Node] = {
+    "$": LookAhead(Alternation((One(_LINE_FEED), TextEnd())), False),
+    "^": Alternation((_TEXT_START, Concat((LookBehind(_LINE_FEED, False), LookAhead(One(ANY), False))))),
+    "\\A": _TEXT_START,
+    "\\z": TextEnd(),
+    "\\Z": LookAhead(Concat((Repeat(One(_LINE_FEED), 0, 1, False), TextEnd())), False),
+}
 _ESCAPED = {"r": 13, "n": 10, "t": 9, "f": 12, "v": 11, "a": 7, "e": 27}
 _SHORTHAND = "sSdDwWhH"
 _DEEPEST = 60
@@ -176,21 +202,19 @@ class _Parser:
         interval = self.source[start] == "{"
         if interval and self.ignore_case:
             raise self.refuse("an interval inside (?i:…)", start)  # the engine spells it out: s{1}t is st
-        if isinstance(item, LookAhead | LineEnd):
+        if isinstance(item, LookAhead | LookBehind | TextEnd) or item in _ANCHORS.values():
             raise self.refuse("a quantified assertion", start)
-        lazy = False
+        repeat: Node = Repeat(item, low, high, False)
         if self.peek("?"):
             if interval and low == high:
                 raise self.refuse("'{n}?', which dialects read differently,", start)
             self.at += 1
-            lazy = True
-        elif self.peek("+"):
-            if interval:
-                raise self.refuse("'{n,m}+', which dialects read differently,", start)
-            raise self.refuse("a possessive quantifier", start)
+            repeat = Repeat(item, low, high, True)
+        elif self.take("+"):  # possessive, but a{2,3}+ is (?:a{2,3})+ in this dialect
+            repeat = Repeat(repeat, 1, None, False) if interval else Atomic(repeat)
         if self.peek("*") or self.peek("+") or self.peek("?") or (self.peek("{") and self.is_interval()):
             raise self.refuse("a quantifier on a quantifier")
-        return Repeat(item, low, high, lazy)
+        return repeat
 
     def is_interval(self) -> bool:
         start = self.at
@@ -232,8 +256,9 @@ class _Parser:
             return One(self.bracket(start))
         if self.take("."):
             return One(Not(Chars(((10, 10),))))
-        if self.take("$"):
-            return LineEnd()
+        for anchor, node in _ANCHORS.items():
+            if self.take(anchor):
+                return node
         if self.take("\\"):
             return One(self.escape(start))
         char = self.source[self.at]
@@ -241,8 +266,6 @@ class _Parser:
             raise self.refuse("a case-insensitive character with a multi-character folding")
         if char in "*+?":
             raise self.refuse("a quantifier with nothing to repeat")
-        if char == "^":
-            raise self.refuse("the line anchor '^'")
         self.at += 1
         return One(self.literal(char))
 
@@ -259,12 +282,17 @@ class _Parser:
             node = self.alternation()
             self.ignore_case = outer
             return self.close(node, start)
+        if self.take("?>"):
+            return Atomic(self.close(self.alternation(), start))
         for opening, negated in (("?=", False), ("?!", True)):
+            if self.take(opening):
+                return LookAhead(self.close(self.alternation(), start), negated)
+        for opening, negated in (("?<=", False), ("?<!", True)):
             if self.take(opening):
                 body = self.close(self.alternation(), start)
                 if not isinstance(body, One):
-                    raise self.refuse("a look-ahead of other than one character", start)
-                return LookAhead(body.set, negated)
+                    raise self.refuse("a look-behind of other than one character", start)
+                return LookBehind(body.set, negated)
         if self.peek("?"):
             raise self.refuse(f"the group '({self.source[self.at : self.at + 3]}…'", start)
         return self.close(self.alternation(), start)
@@ -376,15 +404,13 @@ def sets_of(node: Node) -> tuple[SetExpr, ...]:
 
     def visit(node: Node) -> None:
         match node:
-            case One(set) | LookAhead(set):
+            case One(set) | LookBehind(set):
                 found.setdefault(set)
             case Concat(children) | Alternation(children):
                 for child in children:
                     visit(child)
-            case Repeat(item):
+            case Repeat(item) | Atomic(item) | LookAhead(item):
                 visit(item)
-            case LineEnd():
-                found.setdefault(Chars(((10, 10),)))
 
     visit(node)
     return tuple(found)
@@ -401,5 +427,7 @@ def can_be_empty(node: Node) -> bool:
             return any(map(can_be_empty, branches))
         case Repeat(item, low, _, _):
             return low == 0 or can_be_empty(item)
-        case LookAhead() | LineEnd():
+        case Atomic(item):
+            return can_be_empty(item)
+        case LookAhead() | LookBehind() | TextEnd():
             return True
