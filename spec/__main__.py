@@ -10,16 +10,22 @@ from .family import Family, L, R, classify, fired, states_after, states_before
 
 
 def shown(state: Hashable) -> str:
-    """A state in words: the fields that are not at their default."""
+    """A state in words: the first field, and those others that are not at their default."""
     if not isinstance(state, tuple) or not hasattr(state, "_field_defaults"):
         return str(state)
-    first, *others = state._fields  # type: ignore[attr-defined]
-    notes = [
-        f"{name} {' '.join(value) or 'nothing yet' if isinstance(value, tuple) else value}"
-        for name in others
-        if (value := getattr(state, name)) != state._field_defaults[name]
-    ]
-    return ", ".join([str(getattr(state, first)), *notes])
+    values = zip(state._fields, state, strict=True)  # type: ignore[attr-defined]
+    (_, first), *others = values
+    notes = [noted(name, value) for name, value in others if value != state._field_defaults[name]]
+    return ", ".join([first, *notes])
+
+
+def noted(name: str, value: object) -> str:
+    """One field of a state in words."""
+    if isinstance(value, bool):
+        return name if value else f"not {name}"
+    if isinstance(value, tuple):
+        return f"{name} {' '.join(value) or 'nothing yet'}"
+    return f"{name} {value}"
 
 
 def table(family: Family[L, R], text: str) -> str:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import Generic, TypeAlias, TypeVar
 
@@ -105,6 +105,7 @@ def _compiled(expression: str) -> regex.Pattern[str]:
     return regex.compile(expression, regex.VERSION1)  # version 1 knows the set operator &&
 
 
+@lru_cache(maxsize=1 << 16)
 def in_set(expression: str, character: str) -> bool:
     """Membership by the ``regex`` library, whose Unicode tables are not quite the reference engine's."""
     return _compiled(expression).fullmatch(character) is not None
