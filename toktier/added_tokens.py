@@ -221,16 +221,17 @@ class AddedTokenMatcher:
         """Whether any of the contents holds ``character``."""
         return any(character in content for content in self._index)
 
-    def find(self, text: str, *, skip_special: bool = False) -> Matches:
+    def find(self, text: str, *, skip_special: bool = False, among: str | None = None) -> Matches:
         """All matches in ``text``, left to right.
 
         ``skip_special`` passes over special tokens, like ``encode_special_tokens=True`` of
-        the reference: the search goes on after them.
+        the reference: the search goes on after them.  ``among`` is a text of the same
+        length in which the literals are looked for instead (flags are judged by ``text``).
         """
         if self._pattern is None:
             return NO_MATCHES
         # Gaps and literals alternate; splitting keeps the whole scan out of Python code.
-        parts = self._pattern.split(text)
+        parts = self._pattern.split(text if among is None else among)
         if len(parts) == 1:
             return NO_MATCHES
         ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))

@@ -37,16 +37,20 @@ class Artifact:
     ``source``
         The bytes, or the path of an ``.xz`` file that holds them and is only opened by
         :meth:`read`.
+    ``folder``
+        The model directory that it was loaded from, where a chat template may lie; None
+        for a single file.
     """
 
     fingerprint: str
     name: str = field(compare=False)
     source: bytes | Path = field(compare=False, repr=False)
+    folder: Path | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def from_bytes(cls, data: bytes, name: str) -> Artifact:
+    def from_bytes(cls, data: bytes, name: str, folder: Path | None = None) -> Artifact:
         """The artifact that consists of ``data``."""
-        return cls(hashlib.sha256(data).hexdigest(), name, data)
+        return cls(hashlib.sha256(data).hexdigest(), name, data, folder)
 
     def read(self) -> bytes:
         """The bytes, verified against the fingerprint.

@@ -18,10 +18,10 @@ from .normalization import TextNormalizer, left_to_reference
 from .pipeline import Pipeline
 from .segments import PreparedText
 
-# Stands for the added tokens of the first round while the second looks for its own.  The
+#: Stands for the added tokens of the first round while the second looks for its own.  The
 # reference sees ends of text there: like those, a noncharacter is no word character
 # and no white space, and it is in no token (or else the artifact is left to the reference).
-_HIDDEN = "\ufdd1"
+HIDDEN = "\ufdd1"
 
 
 class Front:
@@ -51,8 +51,8 @@ class Front:
         )
         if self.unsupported is None and len({token.id for token in tokens}) < len(tokens):
             self.unsupported = "two added tokens have the same id"
-        if self.unsupported is None and self._normalized.uses(_HIDDEN):
-            self.unsupported = f"an added token contains the noncharacter {_HIDDEN!r}"
+        if self.unsupported is None and self._normalized.uses(HIDDEN):
+            self.unsupported = f"an added token contains the noncharacter {HIDDEN!r}"
 
     def prepare(self, text: str, *, skip_special: bool = False) -> PreparedText:
         """Extract added tokens and normalize.
@@ -65,8 +65,8 @@ class Front:
         if not self.normalizer.is_identity:
             normal, found = self._normalize(text, found)
         if self._normalized:
-            seen = self._normalized.find(_hide(normal, found), skip_special=skip_special)
-            found = _merge(found, seen)
+            seen = self._normalized.find(hide(normal, found), skip_special=skip_special)
+            found = merge(found, seen)
         return PreparedText(normal, found.starts, found.stops, found.ids, normal is text)
 
     def given_spans(self, text: str, *, skip_special: bool = False) -> NDArray[np.int64]:
@@ -96,16 +96,17 @@ def _parts(text: str, found: Matches) -> list[str]:
     return [text[a:b] for a, b in zip([0, *bounds], [*bounds, len(text)], strict=True)]
 
 
-def _hide(text: str, found: Matches) -> str:
+def hide(text: str, found: Matches) -> str:
     """The text with every match blotted out, position by position."""
     if not len(found.starts):
         return text
     parts = _parts(text, found)
-    parts[1::2] = [_HIDDEN * len(part) for part in parts[1::2]]
+    parts[1::2] = [HIDDEN * len(part) for part in parts[1::2]]
     return "".join(parts)
 
 
-def _merge(one: Matches, other: Matches) -> Matches:
+def merge(one: Matches, other: Matches) -> Matches:
+    """Two sets of matches that do not overlap, in order."""
     if not len(one.starts) or not len(other.starts):
         return one if len(one.starts) else other
     starts = np.concatenate((one.starts, other.starts))

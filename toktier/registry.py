@@ -30,6 +30,8 @@ _EMBEDDED = {
     "deepseek-v3": "621ac2e32d0dba658404412318818aaa8ce8cda492e59830109d8da6b517fb41",
 }
 _DATA = Path(__file__).parent / "data"
+# Of a repository these are fetched too; see `toktier.chat.templates`.
+_TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates/*.jinja")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)
 
 
@@ -99,11 +101,11 @@ def _from_directory(folder: Path, name: str) -> Artifact:
         )
     data = file.read_bytes()
     present = {side: (folder / side).read_bytes() for side in side_files.SIDE_FILES if (folder / side).is_file()}
-    return Artifact.from_bytes(side_files.merge(data, present, name), name)
+    return Artifact.from_bytes(side_files.merge(data, present, name), name, folder.resolve())
 
 
 def _from_hub(repository: str, revision: str | None) -> Artifact:
-    """Fetch the four files of one commit through the hub's own cache."""
+    """Fetch the files of one commit that matter here through the hub's own cache."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError as problem:
@@ -111,7 +113,7 @@ def _from_hub(repository: str, revision: str | None) -> Artifact:
             f"{repository!r} is neither an embedded tokenizer nor a path that exists. To load it as a "
             "Hugging Face repository, install the optional dependency: pip install 'toktier-jax[hub]'"
         ) from problem
-    files = ["tokenizer.json", *side_files.SIDE_FILES]
+    files = ["tokenizer.json", *side_files.SIDE_FILES, *_TEMPLATES]
     try:
         folder = snapshot_download(repository, revision=revision, allow_patterns=files)
     except (OSError, ValueError) as problem:

@@ -1,0 +1,117 @@
+"""Rendered chats in which only the template's own added tokens count.
+
+The tokens that count cut the text into stretches, which are separate texts to the pre-tokenizer and the model.
+So the ids are put together stretch by stretch, each encoded as plain text, and an update encodes the stretches
+that are new; they are as long as a message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import BackendUnsupportedError
+from ..segments import NO_IDS, NO_POSITIONS, PreparedText
+from .literals import ChatLiterals
+from .provenance import origins
+
+if TYPE_CHECKING:
+    from ..sessions import Patch
+    from ..tokenizer import Tokenizer
+
+
+class GuardedText:
+    """A text that is replaced as a whole, with its ids; starts empty.
+
+    Raises :class:`~toktier.errors.BackendUnsupportedError` for tokenizers that only the reference runs, and where
+    added tokens are looked for in normalized text.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, written: str) -> None:
+        from ..sessions.ids import IdBuffer
+
+        pipeline = tokenizer._compiled.pipeline
+        self._tokenizer = tokenizer
+        self._literals = ChatLiterals(pipeline.added_tokens, written)
+        reason = tokenizer._unsupported or self._literals.unsupported
+        if (
+            any(token.normalized for token in pipeline.added_tokens)
+            and not tokenizer._front.normalizer.is_identity
+        ):
+            reason = reason or "some of its added tokens are looked for in the normalized text"
+        if reason:
+            raise BackendUnsupportedError(
+                f'special="text" is not available in chats of {tokenizer.name}: {reason}; use special="encode", '
+                "and take special tokens out of messages that you do not trust"
+            )
+        self.text = ""
+        self._ids = IdBuffer(NO_IDS)
+        # What the text consists of, stretches of plain text and ids of added tokens, and how many ids each has.
+        self._items: list[str | int] = []
+        self._counts: list[int] = []
+
+    @property
+    def ids(self) -> NDArray[np.uint32]:
+        """A read-only view of the ids."""
+        return self._ids.view()
+
+    @property
+    def count(self) -> int:
+        """How many ids there are."""
+        return len(self._ids)
+
+    def update(self, rendered: str) -> Patch:
+        """Make the text ``rendered``, a traced string (see :mod:`~toktier.chat.provenance`)."""
+        from ..sessions.session import _smallest
+        from ..tokenizer import _own_errors
+
+        text = str.__str__(rendered)
+        items = self._split(text, rendered)
+        shorter = min(len(items), len(self._items))
+        first = _common(items, self._items, shorter)
+        last = _common(items[::-1], self._items[::-1], shorter - first)
+        with _own_errors(text):
+            new = [self._encode(item) for item in items[first : len(items) - last]]
+        old_counts = self._counts[first : len(self._counts) - last]
+        fresh = np.concatenate(new) if new else NO_IDS
+        start, removed = sum(self._counts[:first]), sum(old_counts)
+        path = "unchanged" if not new and not removed else "tail" if not last else "edit"
+        if path == "tail" and not removed:
+            path = "append"
+        patch = _smallest(self._ids.read(start, start + removed), start, removed, fresh, path)
+        self._ids.replace(patch.start, patch.removed, patch.ids)
+        self._counts[first : len(self._counts) - last] = map(len, new)
+        self._items, self.text = items, text
+        return patch
+
+    def _split(self, text: str, rendered: str) -> list[str | int]:
+        found = self._literals.find(text, origins(rendered))
+        items: list[str | int] = []
+        end = 0
+        for start, stop, id in zip(found.starts.tolist(), found.stops.tolist(), found.ids.tolist(), strict=True):
+            if start > end:
+                items.append(text[end:start])
+            items.append(id)
+            end = stop
+        if end < len(text):
+            items.append(text[end:])
+        return items
+
+    def _encode(self, item: str | int) -> NDArray[np.uint32]:
+        """The ids of one item; those of a stretch are the model's, as of a text without added tokens."""
+        if isinstance(item, int):
+            return np.array([item], np.uint32)
+        tokenizer = self._tokenizer
+        normal = tokenizer._front.normalizer.normalize(item)
+        prepared = PreparedText(normal, NO_POSITIONS, NO_POSITIONS, NO_IDS, normal == item)
+        return tokenizer._engine(normal, "auto").encode(prepared)[0]
+
+
+def _common(one: list[str | int], other: list[str | int], limit: int) -> int:
+    """How many items are the same at the start, at most ``limit``."""
+    for number in range(limit):
+        if one[number] != other[number]:
+            return number
+    return limit
