@@ -7,13 +7,15 @@ What is decided here is which backend runs, in how many parts, and what happens 
 
 from __future__ import annotations
 
+import os
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -49,6 +51,7 @@ from .segments import NO_IDS, PreparedText
 if TYPE_CHECKING:
     import tokenizers
 
+    from .chat import ChatSession
     from .sessions import Session
 
 Special = Literal["encode", "text", "raise"]
@@ -391,6 +394,18 @@ class Tokenizer:
 
         return Session(self, text, special=special, strategy=strategy)
 
+    def chat_session(
+        self,
+        template: str | os.PathLike[str] | None = None,
+        *,
+        special: Literal["encode", "text"] = "encode",
+        trusted: Collection[str] = ("assistant",),
+    ) -> ChatSession:
+        """Messages rendered with the chat template, and their ids: see :class:`~toktier.chat.ChatSession`."""
+        from .chat import ChatSession
+
+        return ChatSession(self, template, special=special, trusted=trusted)
+
     # --- decoding -----------------------------------------------------------------
 
     def decode(self, ids: Ids, skip_special_tokens: bool = True) -> str:
@@ -669,14 +684,18 @@ def _own_errors(*texts: str) -> Iterator[None]:
 # --- instances ------------------------------------------------------------------------
 
 _KEPT = 8
-_instances: OrderedDict[str, Tokenizer] = OrderedDict()
+_instances: OrderedDict[tuple[str, Path | None], Tokenizer] = OrderedDict()
 
 
 def instance(artifact: Artifact) -> Tokenizer:
-    """The tokenizer of an artifact, with the ``auto`` backend; the last few are kept, by fingerprint."""
-    found = _instances.get(artifact.fingerprint)
+    """The tokenizer of an artifact, with the ``auto`` backend; the last few are kept.
+
+    They are told apart by fingerprint and folder: one ``tokenizer.json`` may lie beside several chat templates.
+    """
+    key = artifact.fingerprint, artifact.folder
+    found = _instances.get(key)
     if found is None:
-        found = _instances[artifact.fingerprint] = Tokenizer(artifact)
+        found = _instances[key] = Tokenizer(artifact)
         while len(_instances) > _KEPT:
             _instances.popitem(last=False)
     return found
