@@ -28,7 +28,9 @@ from numpy.typing import NDArray
 
 from toktier.patterns.machine import Machine
 
+from .engine import Engine
 from .readers import Edge, Graph, MachineReader, Seen, WalkStates
+from .stages import Stages
 
 NO_BOUNDARY, RIGHT_SIDE, LEFT_SIDE, END_OF_TEXT = "no boundary", "right side", "left side", "end of text"
 
@@ -57,29 +59,41 @@ class Cuts:
     nodes: int
 
 
+def shows(engine: Engine, stages: Stages, witness: Witness) -> bool:
+    """Whether the reference engine cuts the witness's texts as the witness says."""
+    x, y, other = (stages.write(atoms) for atoms in (witness.x, witness.y, witness.other))
+    whole, left, right, changed = engine.starts([x + y, x, y, x + other])
+    here = len(x)
+    match witness.reason:
+        case "no boundary":
+            return here not in whole
+        case "right side":
+            return [p for p in whole if p >= here] != [here + p for p in right]
+        case "left side":
+            return other[:1] == y[:1] and [p for p in whole if p < here] != [p for p in changed if p < here]
+    return [p for p in whole if p < here] != left
+
+
 # --- the search -----------------------------------------------------------------
 
 
 class _Place(NamedTuple):
-    """A position of a text: what the reader knows there, and the atom before it (-1 at the start)."""
+    """A position of a text: what the reader knows there."""
 
     left: WalkStates
     right: Seen
-    atom: int
 
 
 class _Two(NamedTuple):
     """Two readers at a position, of texts that are the same up to here or the same from here on.
 
-    ``atom`` is the one before, ``differed`` says whether they have marked one of the characters before it
-    differently; both only where they are of use.
+    ``differed``: they have marked one of the characters before it differently.
     """
 
     left: WalkStates
     right: Seen
     other_left: WalkStates
     other_right: Seen
-    atom: int = -1
     differed: bool = False
 
 
@@ -90,7 +104,7 @@ def derive_cuts(machines: Sequence[Machine], atoms: int) -> Cuts:
     """Decide every pair of atoms."""
     search = _Search(MachineReader(machines), atoms)
     unbroken = search.without_boundary()
-    candidates = search.pairs() - unbroken.keys()
+    candidates = {pair for pair, _, _ in search.neighbours()} - unbroken.keys()
     left, ends = search.left_side(candidates)
     found = left | search.right_side(candidates) | unbroken
     restarts, closes = np.zeros((2, atoms, atoms), np.bool_)
@@ -107,15 +121,17 @@ class _Search:
         #: places that occur in some text, and what a shortest one goes on with
         self.rest = self.graph.suffixes({p: [] for p in self.graph.came_by if p.right == reader.end})
         self.edges = [edge for edge in self.graph.edges if edge.target in self.rest]
-        #: what may follow these states: the next atom, and a shortest text that begins with it
-        self.next: dict[tuple[WalkStates, Seen], dict[int, list[int]]] = {}
+        #: place -> atom that may follow -> a shortest text that begins with it
+        self.next: dict[_Place, dict[int, list[int]]] = {}
+        #: place -> atom that may stand before it -> the edge that reads it
+        self.into: dict[_Place, dict[int, Edge[_Place]]] = {}
         #: right state -> atom before it -> right states before that, as they occur in texts
         self.earlier: dict[Seen, dict[int, set[Seen]]] = {}
         for edge in self.edges:
-            source, target = edge.source, edge.target
-            here = self.next.setdefault((source.left, source.right), {})
-            here.setdefault(edge.atom, [edge.atom, *self.rest[target]])
-            self.earlier.setdefault(target.right, {}).setdefault(edge.atom, set()).add(source.right)
+            self.next.setdefault(edge.source, {}).setdefault(edge.atom, [edge.atom, *self.rest[edge.target]])
+            self.into.setdefault(edge.target, {}).setdefault(edge.atom, edge)
+            before = self.earlier.setdefault(edge.target.right, {})
+            before.setdefault(edge.atom, set()).add(edge.source.right)
 
     @staticmethod
     def _places(
@@ -136,25 +152,28 @@ class _Search:
             for atom, later in sources[place.right]:
                 stepped = reader.step(place.left, place.right, atom, later)
                 if stepped is not None and reader.possible(stepped[0], later):
-                    yield Edge(place, atom, _Place(stepped[0], later, atom), not stepped[1])
+                    yield Edge(place, atom, _Place(stepped[0], later), not stepped[1])
 
-        starts = [_Place(reader.start, right, -1) for right in sources if reader.possible(reader.start, right)]
+        starts = [_Place(reader.start, right) for right in sources if reader.possible(reader.start, right)]
         return starts, edges
 
-    def pairs(self) -> set[_Pair]:
-        return {(edge.source.atom, edge.atom) for edge in self.edges if edge.source.atom >= 0}
+    def neighbours(self) -> Iterator[tuple[_Pair, Edge[_Place], Edge[_Place]]]:
+        """Every a and b at every place between them, with the edges that read them."""
+        for edge in self.edges:
+            for a, before in self.into.get(edge.source, {}).items():
+                yield (a, edge.atom), before, edge
 
     def without_boundary(self) -> dict[_Pair, Witness]:
         """Condition 1: a step from a to b that does not begin a piece."""
         found: dict[_Pair, Witness] = {}
-        for edge in self.edges:
-            pair = edge.source.atom, edge.atom
-            if edge.differs and edge.source.atom >= 0 and pair not in found:
-                found[pair] = self._witness(NO_BOUNDARY, edge.source, [edge.atom, *self.rest[edge.target]])
+        for pair, before, edge in self.neighbours():
+            if edge.differs and pair not in found:
+                found[pair] = Witness(NO_BOUNDARY, self.ending_in(before), (edge.atom, *self.rest[edge.target]))
         return found
 
-    def _witness(self, reason: str, place: _Place, y: list[int], other: Sequence[int] = ()) -> Witness:
-        return Witness(reason, tuple(self.graph.path(place)[1]), tuple(y), tuple(other))
+    def ending_in(self, edge: Edge[_Place]) -> tuple[int, ...]:
+        """A text whose last character is read by ``edge``."""
+        return (*self.graph.path(edge.source)[1], edge.atom)
 
     def right_side(self, candidates: set[_Pair]) -> dict[_Pair, Witness]:
         """Condition 2: one reader arrives from x, another starts at y, and they read y together."""
@@ -163,9 +182,8 @@ class _Search:
         partners: dict[Seen, list[Seen]] = {}
         for one, other in together:
             partners.setdefault(one, []).append(other)
-        starts: dict[_Two, dict[_Pair, _Place]] = {}
-        for edge in self.edges:
-            pair = edge.source.atom, edge.atom
+        starts: dict[_Two, dict[_Pair, Edge[_Place]]] = {}
+        for pair, before, edge in self.neighbours():
             if pair not in candidates:
                 continue
             for later in partners[edge.target.right]:
@@ -173,7 +191,7 @@ class _Search:
                     fresh = reader.step(reader.start, right, edge.atom, later)
                     if fresh is not None:
                         two = _Two(edge.target.left, edge.target.right, fresh[0], later)
-                        starts.setdefault(two, {}).setdefault(pair, edge.source)
+                        starts.setdefault(two, {}).setdefault(pair, before)
 
         def edges(two: _Two) -> Iterator[Edge[_Two]]:
             if two.left == two.other_left:
@@ -186,23 +204,16 @@ class _Search:
 
         graph = Graph(starts, edges)
         ends = {
-            two: self._after(two.left, two.right)
+            two: self.rest.get(_Place(two.left, two.right))
             for two in graph.came_by
             if two.right == two.other_right and (two.left == two.other_left or two.right == reader.end)
         }
         found: dict[_Pair, Witness] = {}
         shows = graph.differences(graph.suffixes({two: rest for two, rest in ends.items() if rest is not None}))
         for two, ending in shows.items():
-            for pair, place in starts.get(two, {}).items():
-                found.setdefault(pair, self._witness(RIGHT_SIDE, place, [pair[1], *ending]))
+            for pair, before in starts.get(two, {}).items():
+                found.setdefault(pair, Witness(RIGHT_SIDE, self.ending_in(before), (pair[1], *ending)))
         return found
-
-    def _after(self, left: WalkStates, right: Seen) -> list[int] | None:
-        """What a text may go on with from these states on; None if they occur in no text."""
-        if right == self.reader.end:
-            return []
-        ways = self.next.get((left, right))
-        return None if ways is None else min(ways.values(), key=len)
 
     def _together(self) -> dict[tuple[Seen, Seen], list[tuple[int, Seen, Seen]]]:
         """Right states of two readers before the same text, and how each pair comes about."""
@@ -232,34 +243,35 @@ class _Search:
         """
         reader = self.reader
         nexts: dict[Seen, set[int]] = {reader.end: set()}
-        for (_, right), ways in self.next.items():
-            nexts.setdefault(right, set()).update(ways)
+        for place, ways in self.next.items():
+            nexts.setdefault(place.right, set()).update(ways)
         todo = [
             (one, other)
             for one, other in product(nexts, repeat=2)
             if one[0] != other[0] and (nexts[one] & nexts[other] or other == reader.end)
         ]
         ahead: dict[tuple[Seen, Seen], list[tuple[int, tuple[Seen, Seen]]]] = {pair: [] for pair in todo}
-        starts: dict[_Two, _Place | None] = {
-            _Two(reader.start, one, reader.start, other): None for one, other in ahead
+        starts: dict[_Two, tuple[int, ...]] = {  # with a text that leads there
+            _Two(reader.start, one, reader.start, other): () for one, other in ahead
         }
-        places: dict[Seen, dict[WalkStates, _Place]] = {}
+        places: dict[Seen, list[_Place]] = {}
         for place in self.rest:
-            places.setdefault(place.right, {}).setdefault(place.left, place)
+            places.setdefault(place.right, []).append(place)
         while todo:
             later = todo.pop()
             for atom, now in self._before_both(*later):
                 if now[0] == now[1]:
-                    for place in places[now[0]].values():
+                    for place in places[now[0]]:
                         stepped = reader.step(place.left, place.right, atom, later[0])
                         if stepped is not None:
-                            two = _Two(stepped[0], later[0], stepped[0], later[1], atom)
-                            starts.setdefault(two, place)
+                            two = _Two(stepped[0], later[0], stepped[0], later[1])
+                            if two not in starts:
+                                starts[two] = (*self.graph.path(place)[1], atom)
                 elif now[0][0] != now[1][0]:
                     if now not in ahead:
                         ahead[now] = []
                         todo.append(now)
-                        starts[_Two(reader.start, now[0], reader.start, now[1])] = None
+                        starts[_Two(reader.start, now[0], reader.start, now[1])] = ()
                     ahead[now].append((atom, later))
 
         def edges(two: _Two) -> Iterator[Edge[_Two]]:
@@ -268,29 +280,31 @@ class _Search:
                 other = reader.step(two.other_left, two.other_right, atom, other_later)
                 if one is not None and other is not None:
                     differs = one[1] != other[1]
-                    target = _Two(one[0], later, other[0], other_later, atom, two.differed or differs)
+                    target = _Two(one[0], later, other[0], other_later, two.differed or differs)
                     yield Edge(two, atom, target, differs)
 
         graph = Graph(starts, edges)
         left: dict[_Pair, Witness] = {}
         ends: dict[_Pair, Witness] = {}
-        for two in graph.came_by:
+        for edge in graph.edges:  # no start has differed
+            two = edge.target
             if not two.differed:
                 continue
-            ways = self.next.get((two.left, two.right), {})
-            others = self.next.get((two.other_left, two.other_right), {})
+            ways = self.next.get(_Place(two.left, two.right), {})
+            others = self.next.get(_Place(two.other_left, two.other_right), {})
             for b, y in ways.items():
-                if (two.atom, b) not in candidates:
+                pair = edge.atom, b
+                if pair not in candidates:
                     continue
-                if two.other_right == reader.end:
-                    ends.setdefault((two.atom, b), Witness(END_OF_TEXT, self._before(graph, starts, two), tuple(y)))
-                elif b in others and (two.atom, b) not in left:
-                    x = self._before(graph, starts, two)
-                    left[two.atom, b] = Witness(LEFT_SIDE, x, tuple(y), tuple(others[b]))
+                if two.other_right == reader.end and pair not in ends:
+                    ends[pair] = Witness(END_OF_TEXT, self._before(graph, starts, edge), tuple(y))
+                elif b in others and pair not in left:
+                    x = self._before(graph, starts, edge)
+                    left[pair] = Witness(LEFT_SIDE, x, tuple(y), tuple(others[b]))
         return left, ends
 
-    def _before(self, graph: Graph[_Two], starts: Mapping[_Two, _Place | None], two: _Two) -> tuple[int, ...]:
-        """A text that leads two readers to where they are."""
-        first, atoms = graph.path(two)
-        place = starts[first]
-        return tuple(atoms) if place is None else (*self.graph.path(place)[1], first.atom, *atoms)
+    @staticmethod
+    def _before(graph: Graph[_Two], starts: Mapping[_Two, tuple[int, ...]], edge: Edge[_Two]) -> tuple[int, ...]:
+        """A text whose last character two readers read by this edge."""
+        first, atoms = graph.path(edge.source)
+        return (*starts[first], *atoms, edge.atom)

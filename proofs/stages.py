@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +32,9 @@ class Stages:
 
     def write(self, atoms: Sequence[int]) -> str:
         """A text of these atoms, each shown by a character that is easy to read where there is one."""
-        shown = self.examples()
-        return "".join(shown[atom] for atom in atoms)
+        return "".join(self.examples[atom] for atom in atoms)
 
+    @cached_property
     def examples(self) -> list[str]:
         """A character for each atom: a printable one of ASCII if possible, else the first that there is."""
         found: list[str] = []
