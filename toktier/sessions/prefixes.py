@@ -29,7 +29,7 @@ Owner = TypeVar("Owner", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The hashes of a text's prefixes: one for each block, then those of the rest."""
+    """The hashes of a text's prefixes: one for each block, then those of the rest; none for the empty text."""
 
     blocks: tuple[int, ...] = ()
     rest: tuple[int, ...] = ()
@@ -55,10 +55,12 @@ def marks(seed: int, read: Callable[[int, int], str], length: int, old: Marks, u
         blocks.append(mark)
         at += BLOCK
     rest = []
-    while at < len(text):  # the last small block may be shorter
+    while at + SMALL <= len(text):
         mark = hash((mark, text[at : at + SMALL]))
         rest.append(mark)
         at += SMALL
+    if length:
+        rest.append(hash((mark, text[at:])))  # less than a small block, perhaps nothing: here a text ends
     return Marks(tuple(blocks), tuple(rest))
 
 
@@ -94,7 +96,7 @@ class PrefixIndex(Generic[Owner]):
                 if following not in known:
                     break
                 mark, at = following, at + size
-        for stop in range(min(at + SMALL - 1, len(text)), at, -1):  # a text that ends here
+        for stop in range(min(at + SMALL - 1, len(text)), at - 1, -1):
             whole = hash((mark, text[at:stop]))
             if whole in known:
                 return whole, stop

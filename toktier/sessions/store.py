@@ -181,7 +181,7 @@ class SessionStore:
         with self._using(entry) as session:
             count = session.count
             entry.note(count, session.update(text))
-            return session.prompt(add_special_tokens)
+            return _prompt(session, add_special_tokens)
 
     def discard(self, session_id: str) -> bool:
         """Forget a session, in memory and in the file, as when a conversation ends; whether there was one.
@@ -261,11 +261,12 @@ class SessionStore:
                 if seen.text.common_prefix(text) >= length:
                     if len(text) == len(seen.text) == length:
                         self._count("hits")
-                        return session.prompt(add_special_tokens)
+                        return _prompt(session, add_special_tokens)
                     point = seen
                     entry.text, entry.marks = found.text, found.marks
         if found is None or point is None:
-            entry.session = Session(tokenizer, text, special=special)
+            entry.session = Session(tokenizer, special=special)
+            entry.session.update(text)
             self._count("misses")
         else:
             entry.session = Session.from_checkpoint(tokenizer, point, special=special)
@@ -280,7 +281,7 @@ class SessionStore:
         with self._lock:
             self._alive[key] = entry
         with self._using(entry) as session:
-            return session.prompt(add_special_tokens)
+            return _prompt(session, add_special_tokens)
 
     def _index_file(self, tokenizer: Tokenizer, special: Special) -> None:
         """Before the first lookup by content: load from the file what fits into half the memory, newest first."""
@@ -529,6 +530,12 @@ def _session(tokenizer: Tokenizer, special: Special, record: Record) -> Session:
     seam = repair.Seam() if engine.refusal else repair.tail_seam(engine, text, anchors, len(record.ids))
     point = Checkpoint(tokenizer.fingerprint, engine.special, text, record.ids, anchors, seam)
     return Session.from_checkpoint(tokenizer, point, special=special)
+
+
+def _prompt(session: Session, add_special_tokens: bool) -> NDArray[np.uint32]:
+    ids = session.prompt(add_special_tokens)
+    ids.setflags(write=False)
+    return ids
 
 
 def _key(session_id: str) -> str:

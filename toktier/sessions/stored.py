@@ -70,6 +70,10 @@ class StoredSession:
         """The ids for a model: BOS and the like are added."""
         return self._read(lambda session: session.prompt(add_special_tokens))
 
+    def offsets(self, start: SupportsIndex = 0, stop: SupportsIndex | None = None) -> NDArray[np.int64]:
+        """Where the ids ``start..stop`` stand in the text: int64 (stop - start, 2), in characters."""
+        return self._read(lambda session: session.offsets(start, stop))
+
     def __repr__(self) -> str:
         return f"<toktier.StoredSession {self._entry.key.partition(':')[2]!r} of {self._entry.tokenizer.name}>"
 
