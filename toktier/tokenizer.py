@@ -624,7 +624,7 @@ class Tokenizer:
         )
 
     def _piece_ids(self, piece: str) -> tuple[int, ...]:
-        return tuple(self._pieces.encode([piece.encode("utf-8")])[0].tolist())
+        return tuple(self._pieces.encode_one(piece))
 
     def _reference_piece(self, piece: bytes) -> list[int]:
         text = piece.decode("utf-8")

@@ -15,7 +15,7 @@ from ..bpe.memo import Memo
 from ..bpe.pieces import PieceEncoder
 from ..compiled import Split
 from ..patterns.stdlib import STAND_IN
-from ..segments import NO_IDS, NO_POSITIONS, PreparedText
+from ..segments import NO_POSITIONS, PreparedText
 from .splitting import Splitting
 
 #: For texts of at least this many characters the pieces are found on arrays, as the ``numpy`` backend does: three
@@ -31,15 +31,17 @@ class PythonBackend:
     def __init__(self, split: Split, pieces: PieceEncoder) -> None:
         self._split = split
         self._splitting = Splitting(split)
-        self._memo = Memo(lambda unknown: pieces.encode([piece.encode("utf-8") for piece in unknown]))
+        self._memo = Memo(pieces.encode)
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         pieces, before = (self._pieces if len(text.text) < _LONG else self._pieces_by_arrays)(text)
-        ids, counts = self._memo.encode(pieces) if pieces else (NO_IDS, NO_POSITIONS)
-        if not len(text.ids):
+        encoded = self._memo.encode(pieces)
+        ids = np.frombuffer(bytearray().join(encoded), np.uint32)
+        if not before:
             return ids, NO_POSITIONS
-        ends = np.concatenate(([0], np.cumsum(counts)))[before]
-        return np.insert(ids, ends, text.ids), ends + np.arange(len(ends))
+        ends = [0, *accumulate(len(piece) // ids.itemsize for piece in encoded)]
+        places = np.array([ends[count] for count in before], np.int64)
+        return np.insert(ids, places, text.ids), places + np.arange(len(places))
 
     def piece_starts(self, text: PreparedText) -> NDArray[np.int64]:
         pieces, before = self._pieces(text)
@@ -47,13 +49,13 @@ class PythonBackend:
         lengths = np.insert(lengths, before, text.stops - text.starts)
         return np.cumsum(lengths) - lengths
 
-    def _pieces(self, text: PreparedText) -> tuple[list[str], NDArray[np.int64]]:
+    def _pieces(self, text: PreparedText) -> tuple[list[str], list[int]]:
         """The pieces of all stretches between added tokens, and how many come before each added token."""
-        edges = [0, *np.column_stack((text.starts, text.stops)).ravel().tolist(), len(text.text)]
         stand_in, is_wide = self._stand_in(text.text)
         pieces: list[str] = []
         before: list[int] = []
-        for start, stop in zip(edges[0::2], edges[1::2], strict=True):
+        starts, stops = [0, *text.stops.tolist()], [*text.starts.tolist(), len(text.text)]
+        for start, stop in zip(starts, stops, strict=True):
             found = self._cut(stand_in, start, stop)
             if stand_in is not text.text:
                 ends = list(accumulate(map(len, found), initial=start))
@@ -64,9 +66,9 @@ class PythonBackend:
                         found[i] = text.text[ends[i] : ends[i + 1]]
             pieces += found
             before.append(len(pieces))
-        return pieces, np.array(before[:-1], np.int64)
+        return pieces, before[:-1]
 
-    def _pieces_by_arrays(self, text: PreparedText) -> tuple[list[str], NDArray[np.int64]]:
+    def _pieces_by_arrays(self, text: PreparedText) -> tuple[list[str], list[int]]:
         """The same, by the machine instead of the pattern."""
         starts = self._splitting.starts(text, self._splitting.read(text).atoms)
         stops = np.append(starts[1:], len(text.text))
@@ -74,7 +76,7 @@ class PythonBackend:
         kept = np.ones(len(starts), np.bool_)
         kept[added] = False
         spans = zip(starts[kept].tolist(), stops[kept].tolist(), strict=True)
-        return [text.text[a:b] for a, b in spans], added - np.arange(len(added))
+        return [text.text[a:b] for a, b in spans], (added - np.arange(len(added))).tolist()
 
     def _stand_in(self, text: str) -> tuple[str, bool]:
         """What the patterns run over (:mod:`toktier.patterns.stdlib`); and whether little of it is ASCII."""
@@ -90,7 +92,7 @@ class PythonBackend:
         """Pieces of ``text[start:stop]``: each stage cuts the pieces of the one before."""
         if not self._split.patterns:
             return [text[start:stop]] if start < stop else []
-        pieces: list[str] = self._split.patterns[0].findall(text, start, stop)
+        pieces: list[str] = self._split.patterns[0].findall(text[start:stop])  # look-behinds end there
         for pattern in self._split.patterns[1:]:
             pieces = list(chain.from_iterable(map(pattern.findall, pieces)))
         return pieces

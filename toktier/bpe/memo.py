@@ -10,7 +10,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -23,73 +22,44 @@ IdsAndCounts: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.int64]]
 _LONGEST = 400
 #: What an entry costs besides the piece's characters and its ids (objects, dictionary slot), in bytes.
 _ENTRY = 200
-_COUNT_BITS = 32
-_COUNT_MASK = (1 << _COUNT_BITS) - 1
-
-
-@dataclass(slots=True)
-class _Entries:
-    """``slot[piece]`` is position and count in ``ids``, packed into one number."""
-
-    slot: dict[str, int] = field(default_factory=dict)
-    ids: NDArray[np.uint32] = field(default_factory=lambda: np.empty(1 << 12, np.uint32))
-    used: int = 0
-    cost: int = 0
 
 
 class Memo:
     """Encodes pieces by ``encode``, remembering them; safe to share between threads.
 
-    ``budget`` bounds what it holds, in bytes; when it is full it is emptied.
+    The ids of a piece are the bytes of a uint32 array: joining them is all that a text of known pieces costs.
+    ``budget`` bounds what is held, in bytes; when it is full it is emptied.
     """
 
-    def __init__(self, encode: Callable[[list[str]], IdsAndCounts], budget: int = 64 << 20) -> None:
-        self._encode: Callable[[list[str]], IdsAndCounts] = encode
+    def __init__(self, encode: Callable[[list[str]], list[bytes]], budget: int = 64 << 20) -> None:
+        self._encode: Callable[[list[str]], list[bytes]] = encode
         self._budget = budget
-        self._entries: _Entries = _Entries()
+        self._known: dict[str, bytes] = {}
+        self._cost = 0
         self._lock = threading.Lock()
         renew_lock_after_fork(self)
 
-    def encode(self, pieces: Sequence[str]) -> IdsAndCounts:
-        """The ids of non-empty pieces."""
-        entries = self._entries
-        slots = list(map(entries.slot.get, pieces))
-        if None in slots:
-            unknown = [piece for piece, slot in zip(pieces, slots, strict=True) if slot is None]
-            distinct = list(dict.fromkeys(unknown))
-            fresh = self._remember(entries, distinct, *self._encode(distinct))
-            found = map(fresh.__getitem__, unknown)
-            slots = [next(found) if slot is None else slot for slot in slots]
-        packed = np.array(slots, np.int64)
-        counts = packed & _COUNT_MASK
-        return entries.ids[ranges(packed >> _COUNT_BITS, counts)], counts
+    def encode(self, pieces: Sequence[str]) -> list[bytes]:
+        """The ids of each of the non-empty ``pieces``."""
+        found = list(map(self._known.get, pieces))
+        if all(found):
+            return found  # type: ignore[return-value]  # no None is true
+        unknown = [piece for piece, ids in zip(pieces, found, strict=True) if ids is None]
+        distinct = list(dict.fromkeys(unknown))
+        fresh = dict(zip(distinct, self._encode(distinct), strict=True))
+        self._remember(fresh)
+        return [fresh[piece] if ids is None else ids for piece, ids in zip(pieces, found, strict=True)]
 
-    def _remember(
-        self, entries: _Entries, pieces: list[str], ids: NDArray[np.uint32], counts: NDArray[np.int64]
-    ) -> dict[str, int]:
-        """Append to ``entries`` and return the new slots.
-
-        Readers take no lock: ids are written before the slots that point at them, and the array is replaced by
-        a longer copy, never shortened.  Full entries are left to the calls that hold them.
-        """
+    def _remember(self, fresh: dict[str, bytes]) -> None:
+        if max(map(len, fresh), default=0) > _LONGEST:
+            fresh = {piece: ids for piece, ids in fresh.items() if len(piece) <= _LONGEST}
+        cost = sum(map(len, fresh)) + sum(map(len, fresh.values())) + _ENTRY * len(fresh)
         with self._lock:
-            start, stop = entries.used, entries.used + len(ids)
-            if stop > len(entries.ids):
-                longer = np.empty(2 * stop, np.uint32)
-                longer[:start] = entries.ids[:start]
-                entries.ids = longer
-            entries.ids[start:stop] = ids
-            entries.used = stop
-            slots = ((start + np.cumsum(counts) - counts) << _COUNT_BITS | counts).tolist()
-            fresh = dict(zip(pieces, slots, strict=True))
-            if max(map(len, pieces)) <= _LONGEST:
-                entries.slot.update(fresh)
-            else:
-                entries.slot.update((p, slot) for p, slot in fresh.items() if len(p) <= _LONGEST)
-            entries.cost += 4 * len(ids) + sum(map(len, pieces)) + _ENTRY * len(pieces)
-            if entries.cost > self._budget and entries is self._entries:
-                self._entries = _Entries()
-        return fresh
+            if self._cost + cost > self._budget:
+                self._known, self._cost = {}, 0
+            if cost <= self._budget:
+                self._known.update(fresh)
+                self._cost += cost
 
 
 def ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +13,16 @@ from numpy.typing import NDArray
 from .batch import merge_words, word_bounds
 from .hashing import ABSENT, KeyReader, KeyTable
 from .memo import IdsAndCounts, ranges
-from .symbols import FirstSymbols
+from .symbols import FirstSymbols, WordSymbols
 from .tables import PADDING, SHORT, Merges, TokenBytes, short_keys
 from .windows import merge_long
 from .word import PairRanks, merge_long_word, merge_word
 
 #: Pieces above this many bytes are encoded by windows.
 _LONG = 400
-#: Fewer pieces than this are merged one by one, and so are fewer than this of over ``_MEDIUM`` bytes, for
+#: Fewer pieces than this are encoded one by one, without arrays.
+_FEW_PIECES = 200
+#: Fewer pieces of a batch than this are merged one by one, and so are fewer than this of over ``_MEDIUM`` bytes, for
 #: each round of a batch costs the same however few words are left in it.
 _FEW = 24
 _MEDIUM = 40
@@ -61,34 +65,32 @@ class PieceEncoder:
         self._reference = reference
         self._ranks = PairRanks(tables.merges.table)
         self._whole = KeyReader(tables.whole)
-        self._of_byte: list[int] = tables.first.of_byte.tolist()
+        self._first = WordSymbols(tables.first)
         self._results = memoryview(tables.merges.result)  # type: ignore[arg-type]  # arrays are buffers
 
-    def encode(self, pieces: Sequence[bytes]) -> IdsAndCounts:
-        """The ids of non-empty pieces in a row, uint32, and how many each piece has, int64.
+    def encode(self, pieces: Sequence[str]) -> list[bytes]:
+        """The ids of each of the non-empty ``pieces``, as the bytes of a uint32 array.
 
         Meant for distinct pieces: each is encoded anew.
         """
-        if len(pieces) < _FEW:
-            parts = [self._encode_one(piece) for piece in pieces]
-            return np.concatenate(parts), np.array([len(ids) for ids in parts], np.int64)
-        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        text = np.frombuffer(b"".join(pieces) + bytes(PADDING), np.uint8)
-        return self.encode_spans(text, np.cumsum(lengths) - lengths, lengths)
+        if len(pieces) < _FEW_PIECES:
+            return [array("I", self.encode_one(piece)).tobytes() for piece in pieces]
+        data = [piece.encode("utf-8") for piece in pieces]
+        lengths = np.fromiter(map(len, data), np.int64, len(data))
+        text = np.frombuffer(b"".join(data) + bytes(PADDING), np.uint8)
+        ids, counts = self.encode_spans(text, np.cumsum(lengths) - lengths, lengths)
+        flat = ids.tobytes()
+        return [flat[a:b] for a, b in pairwise([0, *(ids.itemsize * np.cumsum(counts)).tolist()])]
 
-    def _encode_one(self, piece: bytes) -> NDArray[np.uint32]:
-        """The same for one piece, without arrays on the way."""
-        if len(piece) <= SHORT:
-            low, high = int.from_bytes(piece[:8], "little"), int.from_bytes(piece[8:], "little")
-            whole = self._whole.find(low, high | len(piece) << 56)
+    def encode_one(self, piece: str) -> Sequence[int]:
+        """The ids of one piece, without arrays on the way unless it is long."""
+        data = piece.encode("utf-8")
+        if len(data) <= SHORT:
+            low, high = int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
+            whole = self._whole.find(low, high | len(data) << 56)
         else:
-            whole = self.tables.whole_long.get(piece)
-        if whole is not None:
-            return np.array([whole], np.uint32)
-        if piece.isascii() and len(piece) <= _LONG and self.tables.first.neighbours is not None:
-            symbols = [self._of_byte[byte] for byte in piece]
-            return np.array(merge_word(symbols, self._ranks, self._results), np.uint32)
-        return self._merge_alone(piece)
+            whole = self.tables.whole_long.get(data)
+        return self._merge_one(piece, len(data)) if whole is None else [whole]
 
     def encode_spans(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
@@ -113,7 +115,8 @@ class PieceEncoder:
         counts = np.ones(len(starts), np.int64)
         parts: list[tuple[NDArray[np.int64], NDArray[np.uint32]]] = []  # piece numbers, their ids in a row
         for i in (*one_by_one.tolist(), *rest[last:].tolist()):
-            ids = self._merge_alone(text[starts[i] : starts[i] + lengths[i]].tobytes())
+            piece = text[starts[i] : starts[i] + lengths[i]].tobytes()
+            ids = np.array(self._merge_one(piece.decode("utf-8"), len(piece)), np.uint32)
             counts[i] = len(ids)
             parts.append((np.array([i]), ids))
         size = np.cumsum(lengths[together])
@@ -149,12 +152,14 @@ class PieceEncoder:
         ids, kept = merge_words(symbols, first, self.tables.merges, self._merge_long_word)
         return ids, np.diff(word_bounds(kept, first))
 
-    def _merge_alone(self, piece: bytes) -> NDArray[np.uint32]:
-        symbols, _ = self.tables.first.of(piece, np.zeros(1, np.int64))
-        if len(piece) <= _LONG:
-            return np.array(merge_word(symbols.tolist(), self._ranks, self._results), np.uint32)
+    def _merge_one(self, piece: str, size: int) -> Sequence[int]:
+        """BPE of one piece of ``size`` bytes."""
+        if size <= _LONG:
+            return merge_word(self._first.of(piece), self._ranks, self._results)
+        data = piece.encode("utf-8")
+        symbols, _ = self.tables.first.of(data, np.zeros(1, np.int64))
         ids = merge_long(symbols, self.tables.merges, self._merge_long_word)
-        return np.array(self._reference(piece), np.uint32) if ids is None else ids
+        return self._reference(data) if ids is None else ids.tolist()
 
     def _merge_long_word(self, symbols: list[int]) -> tuple[list[int], list[int]]:
         return merge_long_word(symbols, self._ranks, self._results)

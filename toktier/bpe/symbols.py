@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ from .memo import ranges
 from .tables import Merges, TokenBytes
 
 _CODE_POINTS = 0x110000
+_NONE = int(ABSENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,55 @@ class Neighbours:
         clash = ~edge[asked] & ~_bit(self.before, row, before)
         clash |= ~edge[asked + 1] & ~_bit(self.after, row, after)
         return asked[clash]
+
+
+#: A character in :class:`WordSymbols`: its symbol, in a list; those of its bytes; a bit for its first byte and
+#: one for its last; the last bytes before it and the first bytes after it that let it be a start, as bits.
+_Character: TypeAlias = tuple[list[int], list[int], int, int, int, int]
+
+#: The bit of an edge of the word, which is in all sets of bytes.
+_EDGE = 1 << 256
+_BEYOND: _Character = ([], [], _EDGE, _EDGE, 0, 0)
+
+
+class WordSymbols(dict[str, _Character]):
+    """The same as :meth:`FirstSymbols.of` for single words, where arrays would cost more than the work.
+
+    Remembers characters.  Bounded: it is emptied when it holds ``limit`` of them.
+    """
+
+    def __init__(self, first: FirstSymbols, limit: int = 1 << 14) -> None:
+        super().__init__()
+        self._first = first
+        self._of_byte: list[int] = first.of_byte.tolist()
+        self._limit = limit
+
+    def __missing__(self, character: str) -> _Character:
+        if len(self) >= self._limit:
+            self.clear()
+        code, data = ord(character), character.encode("utf-8")
+        symbol, neighbours = int(self._first.of_character[code]), self._first.neighbours
+        by_bytes = [s for s in map(self._of_byte.__getitem__, data) if s != _NONE]
+        before = after = -1  # everything
+        if neighbours is not None and code < 0x80:
+            symbol = by_bytes[0]
+        elif symbol == _NONE:
+            before = after = 0
+        elif neighbours is not None and neighbours.row[code] >= 0:
+            sets = neighbours.before[neighbours.row[code]], neighbours.after[neighbours.row[code]]
+            before, after = (_EDGE | int.from_bytes(bits.tobytes(), "little") for bits in sets)
+        found = self[character] = ([symbol], by_bytes, 1 << data[0], 1 << data[-1], before, after)
+        return found
+
+    def of(self, word: str) -> list[int]:
+        """The first symbols of a non-empty word."""
+        if self._first.neighbours is not None and word.isascii():
+            return [self._of_byte[byte] for byte in word.encode("ascii")]
+        found: list[int] = []
+        characters = [_BEYOND, *map(self.__getitem__, word), _BEYOND]
+        for left, own, right in zip(characters, characters[1:], characters[2:], strict=False):
+            found += own[0] if own[4] & left[3] and own[5] & right[2] else own[1]
+        return found
 
 
 def _bit(sets: NDArray[np.uint8], row: NDArray[np.int32], byte: NDArray[np.uint8]) -> NDArray[np.bool_]:
