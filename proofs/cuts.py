@@ -18,15 +18,14 @@ that finds something has found texts that show it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from toktier.patterns.machine import Machine
 
 from .engine import Engine
 from .readers import Edge, Graph, MachineReader, Seen, WalkStates
@@ -100,9 +99,11 @@ class _Two(NamedTuple):
 _Pair = tuple[int, int]
 
 
-def derive_cuts(machines: Sequence[Machine], atoms: int) -> Cuts:
+@lru_cache(maxsize=16)
+def cuts_of(stages: Stages) -> Cuts:
     """Decide every pair of atoms."""
-    search = _Search(MachineReader(machines), atoms)
+    atoms = stages.atoms.count
+    search = _Search(MachineReader(stages.machines), atoms)
     unbroken = search.without_boundary()
     candidates = {pair for pair, _, _ in search.neighbours()} - unbroken.keys()
     left, ends = search.left_side(candidates)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -42,13 +43,20 @@ class Subject(Generic[L, R]):
 
 def subject_of(family: Family[L, R]) -> Subject[L, R]:
     """Derive the machines of a family, over atoms that its classes divide, too."""
-    sets = [parse_set(source) for _, source in family.classes if source]
-    stages = stages_of([parse(pattern) for pattern in family.patterns], sets)
+    stages, numbers = _refined(family.patterns, tuple(source for _, source in family.classes[:-1]))
+    return Subject(family, stages, tuple(family.classes[number][0] for number in numbers))
+
+
+@lru_cache(maxsize=32)
+def _refined(patterns: tuple[str, ...], classes: tuple[str, ...]) -> tuple[Stages, tuple[int, ...]]:
+    """The stages, and for each atom the number of the first class that has it."""
+    sets = [parse_set(source) for source in classes]
+    stages = stages_of([parse(pattern) for pattern in patterns], sets)
     code_points = [int(stages.members(atom)[0]) for atom in range(stages.atoms.count)]
-    class_of = np.full(stages.atoms.count, len(sets))
+    first = np.full(stages.atoms.count, len(sets))
     for number, expression in reversed(list(enumerate(sets))):
-        class_of[members(expression)[code_points]] = number
-    return Subject(family, stages, tuple(family.classes[number][0] for number in class_of.tolist()))
+        first[members(expression)[code_points]] = number
+    return stages, tuple(first.tolist())
 
 
 @dataclass(frozen=True)

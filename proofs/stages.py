@@ -19,9 +19,9 @@ from toktier.patterns.syntax import Node, One, Property, SetExpr, parse, sets_of
 SEPARATOR = "\uf8ff"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stages:
-    """The stages of one pre-tokenizer: their machines, in order, over common atoms."""
+    """The stages of one pre-tokenizer: their machines, in order, over common atoms.  Compared by identity."""
 
     atoms: Atoms
     machines: tuple[Machine, ...]

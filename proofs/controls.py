@@ -1,0 +1,250 @@
+"""Negative controls: statements that are almost right, and that the prover must refute.
+
+A prover that never says no proves nothing.  Each control changes one thing in a family, its relation or its machine,
+in the way in which such things go wrong: an off-by-one in the grouping of digits, another library's idea of white
+space, a look-ahead that is bounded.  :func:`refute` runs the same checks as for the real thing, and asks the
+reference engine whether the text that they come up with is a counterexample indeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spec import FAMILIES, Family, Synchronizing
+from spec.cl100k import After, Before, cl100k, kind
+from toktier.patterns.machine import Machine
+
+from .cuts import cuts_of, shows
+from .engine import engine_of
+from .families import Subject, prove_equivalence, subject_of
+from .sampling import compare_with_engine
+from .stages import Stages
+from .tables import unproved
+
+AnyFamily = Family[Any, Any]
+
+
+class Refutation(NamedTuple):
+    """``text``: what refutes the control (the parts of a witness are joined by `` | ``); ``confirmed``: by the engine."""
+
+    text: str
+    confirmed: bool
+
+
+@dataclass(frozen=True)
+class Control:
+    """``refute`` returns None if the prover lets it pass, which is a failure of the prover."""
+
+    name: str
+    changed: str
+    refute: Callable[[], Refutation | None]
+
+
+# --- families with a wrong rule, fold or class -----------------------------------------
+
+
+def refute_family(family: AnyFamily) -> Refutation | None:
+    """Is a family, whose patterns are right, cut by its rule as the engine cuts by its patterns?"""
+    subject = subject_of(family)
+    text = prove_equivalence(subject).counterexample
+    if text is None:
+        return None
+    return Refutation(text, engine_of(family.patterns).starts([text]) != [subject.starts(text)])
+
+
+def _without(family: AnyFamily, name: str) -> AnyFamily:
+    """A rule never fires."""
+
+    def rule(b: Any, c: str, a: Any) -> str | None:
+        found = family.rule(b, c, a)
+        return None if found == name else found
+
+    return replace(family, rule=rule)
+
+
+def _class(family: AnyFamily, **sets: str) -> AnyFamily:
+    """Some classes are other sets."""
+    assert sets.keys() <= {name for name, _ in family.classes}
+    return replace(family, classes=tuple((name, sets.get(name, source)) for name, source in family.classes))
+
+
+def _grouping_by(count: int) -> AnyFamily:
+    """Numbers in groups of another size."""
+
+    def before(b: Before, c: str) -> Before:
+        now = cl100k.before(b, c)
+        return now._replace(length=b.length % count + 1 if b.run == "number" else 1) if c == "number" else now
+
+    def rule(b: Before, c: str, a: After) -> str | None:
+        if c == "number":
+            return "numbers" if b.run != "number" or b.length == count else None
+        return cl100k.rule(b, c, a)
+
+    return replace(cl100k, before=before, rule=rule)
+
+
+def _bounded_look_ahead(reach: int) -> AnyFamily:
+    """A line end is only seen from at most ``reach`` characters before it."""
+
+    def after(c: str, a: tuple[After, int]) -> tuple[After, int]:
+        now = cl100k.after(c, a[0])
+        distance = 0 if c == "newline" else min(a[1] + 1, reach)
+        return now._replace(newline=now.newline and distance < reach), distance
+
+    base: AnyFamily = cl100k
+    return replace(base, after=after, after_end=(After(), reach), rule=lambda b, c, a: cl100k.rule(b, c, a[0]))
+
+
+def _gives_back_at_the_end(b: Before, c: str, a: After) -> str | None:
+    """The last white character is left over even where the text ends."""
+    if c in ("space", "white") and a.run == "end" and kind(b.run) == "white" and b.run != "newline":
+        return "left over"
+    return cl100k.rule(b, c, a)
+
+
+def _no_lone_character(b: Before, c: str, a: After) -> str | None:
+    """Letters take a character along only if it is white."""
+    if kind(c) == "letter" and b.run == "other":
+        return "letters"
+    return cl100k.rule(b, c, a)
+
+
+def _no_tail(b: Before, c: str) -> Before:
+    """Line ends behind an other run are a white run like any other."""
+    now = cl100k.before(b, c)
+    return now._replace(run="newline") if now.run == "tail" else now
+
+
+FAMILY_CONTROLS: Mapping[str, tuple[str, AnyFamily]] = {
+    "pairs of digits": ("digits are grouped by two", _grouping_by(2)),
+    "groups of four digits": ("digits are grouped by four", _grouping_by(4)),
+    "one digit a piece": ("cl100k with the rule of qwen2", replace(cl100k, rule=FAMILIES["qwen2"].rule)),
+    "decimal digits only": (r"numbers are \p{Nd}, not \p{N}", _class(cl100k, number=r"\p{Nd}")),
+    "no line ends": (r"the rule of \s*[\r\n]+ is left out", _without(cl100k, "line ends")),
+    "line feeds only": (r"a carriage return is any white space", _class(cl100k, newline=r"\n")),
+    "no tail": ("an other run leaves the line ends behind it", replace(cl100k, before=_no_tail)),
+    "bounded look-ahead": ("a line end is seen from four characters away", _bounded_look_ahead(4)),
+    "contractions without (?i)": ("only small letters contract", _class(cl100k, stmd="[stmd]", rv="[rv]")),
+    "ASCII contractions": ("the long s, U+017F, is no s", _class(cl100k, stmd="[STMDstmd]")),
+    "white space of Python": (r"\s with U+001C to U+001F, as str.isspace", _class(cl100k, white=r"[\s\x1c-\x1f]")),
+    "white space given back at the end": (
+        r"\s+(?!\S) keeps one character from the end of the text",
+        replace(cl100k, rule=_gives_back_at_the_end),
+    ),
+    "letters take nothing along": ("a lone other character is a piece", replace(cl100k, rule=_no_lone_character)),
+    "contractions left out": ("the rule of (?i:'s|...) is left out", _without(FAMILIES["r50k"], "contraction")),
+    "GPT-2 as cl100k": ("r50k's patterns with cl100k's rule", replace(cl100k, patterns=FAMILIES["r50k"].patterns)),
+    "Qwen 3.5 as Qwen 3": (
+        "marks are others, not letters",
+        replace(FAMILIES["qwen2"], patterns=FAMILIES["qwen3_5"].patterns),
+    ),
+    "Tekken as o200k": ("with contractions", replace(FAMILIES["o200k"], patterns=FAMILIES["tekken"].patterns)),
+    "stages swapped": (
+        "DeepSeek's first two splitters come last",
+        replace(FAMILIES["deepseek"], patterns=tuple(FAMILIES["deepseek"].patterns[i] for i in (2, 0, 1))),
+    ),
+    "each white character a piece": (
+        "bert's white space is cut like its punctuation",
+        replace(
+            FAMILIES["bert"],
+            rule=lambda b, c, a: "white space" if c == "white" else FAMILIES["bert"].rule(b, c, a),
+        ),
+    ),
+}
+
+
+# --- one pair too many --------------------------------------------------------------
+
+
+def refute_pair(family: AnyFamily, a: str, b: str, closes: bool) -> Refutation | None:
+    """A family's table with one more row."""
+    more = Synchronizing(a, b, closes, "one pair too many")
+    subject = subject_of(replace(family, synchronizing=(*family.synchronizing, more)))
+    cuts = cuts_of(subject.stages)
+    for row, witness in unproved(subject, cuts):
+        texts = [subject.stages.write(part) for part in (witness.x, witness.y, witness.other)]
+        confirmed = row == more and shows(engine_of(family.patterns), subject.stages, witness)
+        return Refutation(" | ".join(filter(None, texts)), confirmed)
+    return None
+
+
+PAIR_CONTROLS: Mapping[str, tuple[str, str, str, bool]] = {
+    "digits restart": ("cl100k", "number", "number", False),
+    "space before letters restarts": ("cl100k", "space", "letter", False),
+    "white space before numbers closes": ("cl100k", "white", "number", True),
+    "punctuation before letters restarts": ("cl100k", "other", "letter", False),
+    "line ends restart": ("cl100k", "newline", "newline", False),
+    "tab before letters closes": ("r50k", "white", "letter", True),
+    "letters restart": ("deepseek", "letter", "ascii letter", False),
+    "words restart": ("bert", "other", "other", False),
+}
+
+
+# --- wrong machines -------------------------------------------------------------------
+
+
+def refute_machines(family: AnyFamily, change: Callable[[Machine], Machine]) -> Refutation | None:
+    """Machines of which the last is changed: not equal to the spec, and not to the engine."""
+    subject = subject_of(family)
+    *others, last = subject.stages.machines
+    wrong = Stages(subject.stages.atoms, (*others, change(last)))
+    text = prove_equivalence(Subject(family, wrong, subject.classes)).counterexample
+    if text is None:
+        return None
+    engine = engine_of(family.patterns)
+    found = compare_with_engine(wrong, engine, characters=50_000).counterexample
+    return Refutation(text, found is not None and engine.starts([text]) == [subject.starts(text)])
+
+
+def _no_first(machine: Machine) -> Machine:
+    """One more walk state counts as beginning a piece."""
+    return replace(machine, first=machine.first - 1)
+
+
+def _blind_oracle(machine: Machine) -> Machine:
+    """The oracle takes whatever comes after a character for the end of the text."""
+    return replace(machine, oracle=np.broadcast_to(machine.oracle[:1], machine.oracle.shape))
+
+
+def _lost_step(machine: Machine) -> Machine:
+    """Two states of the walk, entered from the start, are swapped."""
+    walk = machine.walk.copy()
+    used = np.flatnonzero(walk[0] != walk[0, 1])
+    walk[0, [1, used[0]]] = walk[0, [used[0], 1]]
+    return replace(machine, walk=walk)
+
+
+MACHINE_CONTROLS: Mapping[str, tuple[str, str, Callable[[Machine], Machine]]] = {
+    "one state too many begins": ("qwen2", "a state inside a piece counts as a beginning", _no_first),
+    "blind oracle": ("cl100k", "no look-ahead", _blind_oracle),
+    "swapped steps": ("r50k", "two of the walk's first steps are swapped", _lost_step),
+}
+
+
+def controls() -> Sequence[Control]:
+    """All of them."""
+    families = [
+        Control(name, changed, lambda family=family: refute_family(family))  # type: ignore[misc]
+        for name, (changed, family) in FAMILY_CONTROLS.items()
+    ]
+    pairs = [
+        Control(name, f"{family}: {a}|{b} {'closes' if closes else 'restarts'}", _pair(family, a, b, closes))
+        for name, (family, a, b, closes) in PAIR_CONTROLS.items()
+    ]
+    machines = [
+        Control(name, f"{family}: {changed}", _machines(family, change))
+        for name, (family, changed, change) in MACHINE_CONTROLS.items()
+    ]
+    return [*families, *pairs, *machines]
+
+
+def _pair(family: str, a: str, b: str, closes: bool) -> Callable[[], Refutation | None]:
+    return lambda: refute_pair(FAMILIES[family], a, b, closes)
+
+
+def _machines(family: str, change: Callable[[Machine], Machine]) -> Callable[[], Refutation | None]:
+    return lambda: refute_machines(FAMILIES[family], change)
