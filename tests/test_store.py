@@ -287,7 +287,8 @@ def follow(texts: Sequence[str], request: str) -> tuple[int, str | None]:
 
 
 def common(one: str, other: str) -> int:
-    return len(os.path.commonprefix([one, other]))
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 @given(st.lists(st.text("ab", max_size=40), max_size=6), st.text("ab", max_size=60))

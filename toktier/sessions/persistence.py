@@ -61,6 +61,8 @@ CREATE TABLE changes (
 );
 """
 
+#: Bytes of the smallest database.
+_SMALLEST = 512
 #: Seconds to wait for another process that is writing.
 _PATIENCE = 5.0
 #: What a change costs in the file besides its text and ids, in bytes.
@@ -192,7 +194,7 @@ class SessionFile:
                 _delete(connection, "used < ?", (unused_since,))
                 heads = [_write(connection, write) for write in writes]
                 self._trim(connection)
-            connection.execute("PRAGMA incremental_vacuum").fetchall()
+            connection.executescript("PRAGMA incremental_vacuum")  # execute() would free one page only
         return heads
 
     def delete(self, names: Sequence[str], fingerprint: str | None = None) -> int:
@@ -219,6 +221,8 @@ class SessionFile:
     def _open(self) -> sqlite3.Connection:
         with contextlib.suppress(FileExistsError):  # transcripts are nobody else's business
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        if 0 < self.path.stat().st_size < _SMALLEST:  # SQLite would take it for an empty file, and overwrite it
+            raise UnusableFile(f"{self.path} is too short to be a database")
         # A connection is used by one thread at a time, under its lock.
         connection = sqlite3.connect(
             self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=32
