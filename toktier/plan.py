@@ -1,34 +1,46 @@
-"""Which stages an artifact's text goes through, or why only the reference can run it.
+"""Which stages an artifact's text goes through: to run it, and to know where it may be cut.
 
-A *stage* is a pattern that cuts at every match and keeps gaps as pieces.  All pre-tokenizers that our engines
-run are put into this one form, so that everything after it (machines, ``re`` patterns) has a single case.
+A *stage* is a pattern that cuts at every match and keeps gaps as pieces.  Pre-tokenizers are put into this one
+form, so that everything after it (machines, ``re`` patterns, certificates) has a single case.
+
+:func:`make_plan` is for the engines, which must know every piece and every id.  :func:`certificate_plan` is
+for certificates, which only ask where pieces end, whichever engine encodes them, so it covers more.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
+from .certificates.barriers import why_no_barriers
 from .errors import UnsupportedPatternError
-from .patterns.charsets import DIGITS
+from .patterns.behaviors import BEHAVIORS, pieces_of
+from .patterns.charsets import DIGITS, PUNCTUATION, WHITE_SPACE
 from .patterns.syntax import Alternation, Chars, Concat, Node, Not, One, Property, Repeat, Union, parse
 from .pipeline import (
     BPE,
     ByteLevel,
     Digits,
-    Literal,
+    Model,
     Normalizer,
     NormalizerSequence,
     Other,
     Pipeline,
     PreTokenizer,
     PreTokenizerSequence,
+    Regex,
     Replace,
     Split,
 )
+from .pipeline import Literal as Text
 
 #: The pattern that the ``ByteLevel`` pre-tokenizer brings along (GPT-2's).
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+#: The pattern of the ``Whitespace`` pre-tokenizer, which leaves out what it does not match.
+WORDS_PATTERN = r"\w+|[^\w\s]+"
 
 _WORD_MARK = "\u2581"  # the sign that SentencePiece-style vocabularies write for a space
 
@@ -45,6 +57,34 @@ class Plan:
     byte_level: bool
 
 
+@dataclass(frozen=True, slots=True)
+class CertificatePlan:
+    """Stages whose pieces the model encodes one by one, in any engine.
+
+    ``stages`` and ``covering`` as in :class:`Plan`.  A stage may also cut pieces that the pre-tokenizer leaves
+    out of the text; whether it does so is a matter of the piece's characters alone.
+
+    ``barriers``: there are no stages, and the text may be cut between characters that no token of the vocabulary
+    contains next to each other (:mod:`~toktier.certificates.barriers`).
+
+    ``token_ends``: it may be cut at the end of an added token as well.  Not if the first piece of a text is
+    treated in a way of its own.
+    """
+
+    stages: tuple[Node, ...]
+    covering: tuple[bool, ...]
+    barriers: bool = False
+    token_ends: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """The pattern of the pieces, and which of them are left out of the text."""
+
+    pieces: Node
+    removes: Literal["matches", "gaps"] | None = None
+
+
 def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
     """The plan of an artifact, or the reason why it runs on the reference."""
     model = pipeline.model
@@ -57,23 +97,91 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
     stages: list[Node] = []
     covering: list[bool] = []
     byte_level = False
-    for stage in _flat(pipeline.pre_tokenizer):
+    for part in _flat(pipeline.pre_tokenizer):
         if byte_level:
             return "a pre-tokenizer follows ByteLevel"
-        reason = _stage(stage, pipeline.normalizer, stages, covering)
-        if reason is not None:
-            return reason
-        byte_level = isinstance(stage, ByteLevel)
+        if isinstance(part, ByteLevel) and part.add_prefix_space:
+            return "ByteLevel adds a space before each text (add_prefix_space)"
+        found = _stages(part, pipeline.normalizer)
+        if isinstance(found, str):
+            return found
+        for stage in found:
+            if stage.removes == "matches":
+                return "the pre-tokenizer removes characters from the text"
+            stages.append(stage.pieces)
+            covering.append(stage.removes == "gaps")
+        byte_level = isinstance(part, ByteLevel)
     if byte_level:
         return Plan(tuple(stages), tuple(covering), True)
     if not model.byte_fallback or any(f"<0x{byte:02X}>" not in vocabulary for byte in range(256)):
         return "the model has no token for some bytes"
     if model.ignore_merges:
         return "the model looks up whole texts before it merges (ignore_merges), so none may be cut"
-    barrier = _word_barrier(vocabulary)
+    barrier = _word_barrier(vocabulary, _WORD_MARK, _WORD_MARK)
     if isinstance(barrier, str):
         return barrier
     return Plan((*stages, barrier), (*covering, False), False)
+
+
+def certificate_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> CertificatePlan | str:
+    """The stages that decide where a text may be cut, or the reason why nobody can tell.
+
+    Added tokens and the normalizer are another matter: this is about a text that has gone through both.
+    """
+    reason = _not_by_pieces(pipeline.model)
+    if reason is not None:
+        return reason
+    stages: list[Node] = []
+    covering: list[bool] = []
+    last: str | None = None
+    token_ends = True
+    for part in _flat(pipeline.pre_tokenizer):
+        if last is not None:
+            return f"a pre-tokenizer follows {last}, which rewrites the text"
+        match part:
+            case ByteLevel(add_prefix_space, _, use_regex):
+                if add_prefix_space and (use_regex or not stages):
+                    return "ByteLevel adds a space before each text (add_prefix_space)"
+                last = "ByteLevel"
+            case Other("Metaspace", source):
+                options = json.loads(source)
+                token_ends = options.get("prepend_scheme", "always") != "first"
+                if stages and not token_ends:
+                    return "Metaspace puts a word mark before the first piece alone (prepend_scheme: first)"
+                cuts = _metaspace(options, pipeline.model, vocabulary)
+                if isinstance(cuts, str):
+                    return cuts
+                stages += cuts
+                covering += [False] * len(cuts)
+                last = "Metaspace"
+                continue
+        found = _stages(part, pipeline.normalizer)
+        if isinstance(found, str):
+            return found
+        for stage in found:
+            by_character = stage.removes is None or _matches_all_of_a_set(stage.pieces)
+            if stage.removes == "matches" and not by_character:
+                return "what a Split removes is not a matter of single characters"
+            stages.append(stage.pieces)
+            covering.append(not by_character)
+    if stages:
+        return CertificatePlan(tuple(stages), tuple(covering), token_ends=token_ends)
+    if not isinstance(pipeline.model, BPE):
+        return f"{pipeline.model.type} sees the whole text as one piece"
+    return why_no_barriers(pipeline.model, vocabulary) or CertificatePlan((), (), barriers=True)
+
+
+def _not_by_pieces(model: Model) -> str | None:
+    """Why a model does more, or less, than give each piece the same ids wherever it stands."""
+    match model:
+        case BPE():
+            return "the model drops merges at random (dropout)" if model.dropout else None
+        case Other("WordPiece" | "WordLevel"):
+            return None
+        case Other("Unigram", source):
+            chance = json.loads(source).get("alpha") is not None
+            return "the model draws tokens at random (alpha)" if chance else None
+    return f"what the model {model.type} does with a text is not known here"
 
 
 def _flat(stage: PreTokenizer | None) -> list[PreTokenizer]:
@@ -84,43 +192,81 @@ def _flat(stage: PreTokenizer | None) -> list[PreTokenizer]:
     return [stage]
 
 
-def _stage(
-    stage: PreTokenizer, normalizer: Normalizer | None, stages: list[Node], covering: list[bool]
-) -> str | None:
-    """Append what ``stage`` does; return a reason if it cannot be put as a stage."""
-    match stage:
-        case ByteLevel(add_prefix_space, _, use_regex):
-            if add_prefix_space:
-                return "ByteLevel adds a space before each text (add_prefix_space)"
-            if use_regex:
-                stages.append(parse(GPT2_PATTERN))
-                covering.append(False)
+def _stages(part: PreTokenizer, normalizer: Normalizer | None) -> list[_Stage] | str:
+    """What one pre-tokenizer does, as stages, or the reason why it cannot be put so."""
+    match part:
+        case ByteLevel(_, _, use_regex):
+            return [_Stage(parse(GPT2_PATTERN))] if use_regex else []
         case Digits(individual_digits):
-            digit = One(Property(DIGITS))
-            stages.append(digit if individual_digits else Repeat(digit, 1, None, False))
-            covering.append(False)
-        case Split(Literal(text), _, _) if _is_replaced(text, normalizer):
-            pass  # the normalizer leaves nothing to split at
-        case Split(pattern, behavior, invert):
-            removes_gaps = behavior == "Removed" and invert
-            if behavior != "Isolated" and not removes_gaps:
-                return f"a Split has the behavior {behavior}"
-            if isinstance(pattern, Literal):
-                node: Node = Concat(tuple(One(Chars(((ord(c), ord(c)),))) for c in pattern.text))
-                if not pattern.text:
-                    return "a Split has an empty pattern"
-            else:
-                try:
-                    node = parse(pattern.source)
-                except UnsupportedPatternError as problem:
-                    return str(problem)
-            stages.append(node)
-            covering.append(removes_gaps)
+            behavior = "Isolated" if individual_digits else "Contiguous"
+            return _split(One(Property(DIGITS)), behavior, False)
+        case Split(Text(text), _, _) if _is_replaced(text, normalizer):
+            return []  # the normalizer leaves nothing to split at
+        case Split(Text(""), _, _):
+            return "a Split has an empty pattern"
+        case Split(Text(text), behavior, invert):
+            return _split(_literal(text), behavior, invert)
+        case Split(Regex(source), behavior, invert):
+            try:
+                return _split(parse(source), behavior, invert)
+            except UnsupportedPatternError as problem:
+                return str(problem)
+        case Other("Punctuation", source):
+            return _split(One(Property(PUNCTUATION)), json.loads(source).get("behavior", "Isolated"), False)
+        case Other("BertPreTokenizer", _):
+            return [_Stage(One(Property(WHITE_SPACE)), "matches"), _Stage(One(Property(PUNCTUATION)))]
+        case Other("WhitespaceSplit", _):
+            return [_Stage(One(Property(WHITE_SPACE)), "matches")]
+        case Other("Whitespace", _):
+            return [_Stage(parse(WORDS_PATTERN), "gaps")]
+        case Other("CharDelimiterSplit", source):
+            return [_Stage(_literal(json.loads(source)["delimiter"]), "matches")]
         case Other(type, _):
             return f"the pre-tokenizer {type} runs on the reference"
-        case _:
-            return "the pre-tokenizer runs on the reference"
-    return None
+    return "the pre-tokenizer runs on the reference"
+
+
+def _split(match: Node, behavior: str, invert: bool) -> list[_Stage] | str:
+    if behavior not in BEHAVIORS:
+        return f"a Split has the behavior {behavior}"
+    removes: Literal["matches", "gaps"] | None = None
+    if behavior == "Removed":
+        removes = "gaps" if invert else "matches"
+    return [_Stage(pieces_of(match, behavior, invert), removes)]
+
+
+def _literal(text: str) -> Node:
+    characters = tuple(One(Chars(((ord(char), ord(char)),))) for char in text)
+    return characters[0] if len(characters) == 1 else Concat(characters)
+
+
+def _matches_all_of_a_set(pattern: Node) -> bool:
+    """Whether a character is in a match if and only if it is in some set (of all that the pattern names)."""
+    match pattern:
+        case One() | Repeat(One(), 1, _, _):
+            return True
+        case Alternation(branches):
+            return all(map(_matches_all_of_a_set, branches))
+    return False
+
+
+def _metaspace(options: Mapping[str, Any], model: Model, vocabulary: Mapping[str, int]) -> list[Node] | str:
+    """The stage of a ``Metaspace``, over texts as they are before it.
+
+    It writes the word mark for each space, and puts one before each piece of the stages before it (``always``),
+    or before the first of a text (``first``), if there is none.  Then it cuts before marks (``split``).  The
+    text may be cut before a mark or a space as it was: nothing is put before what begins with one.
+    """
+    mark: str = options["replacement"]
+    marks = " " + mark if mark != " " else mark
+    if not options.get("split", True):
+        if not isinstance(model, BPE):
+            return []
+        reason = why_no_barriers(model, vocabulary)
+        barrier = _word_barrier(vocabulary, mark, marks) if reason is None else reason
+        return barrier if isinstance(barrier, str) else [barrier]
+    one = One(Chars(tuple((ord(c), ord(c)) for c in marks)))
+    return [pieces_of(one, "MergedWithNext", False)]
 
 
 def _is_replaced(text: str, normalizer: Normalizer | None) -> bool:
@@ -128,26 +274,23 @@ def _is_replaced(text: str, normalizer: Normalizer | None) -> bool:
     match normalizer:
         case NormalizerSequence(steps) if steps:
             return _is_replaced(text, steps[-1])
-        case Replace(Literal(replaced), content):
+        case Replace(Text(replaced), content):
             return len(text) == 1 and replaced == text and text not in content
     return False
 
 
-def _word_barrier(vocabulary: Mapping[str, int]) -> Node | str:
+def _word_barrier(vocabulary: Mapping[str, int], sign: str, marks: str) -> Node | str:
     """Cut a text without pre-tokenizer before a word mark, where no token can cross.
 
-    Merges only ever build vocabulary tokens.  If none contains a character x directly followed by a word mark,
-    no merge joins the two, and BPE on either side is independent of the other side.
+    The model sees each of the characters ``marks`` as ``sign``.  Merges only ever build vocabulary tokens.  If
+    none contains a character x directly followed by a word mark, no merge joins the two, and BPE on either side is
+    independent of the other side (:mod:`~toktier.certificates.barriers`).
     """
-    before = {
-        token[at - 1]
-        for token in vocabulary
-        for at in range(1, len(token))
-        if token[at] == _WORD_MARK and token[at - 1] != _WORD_MARK
-    }
+    before = {token[at - 1] for token in vocabulary for at in range(1, len(token)) if token[at] == sign}
+    before -= {*marks}
     if len(before) > 64:
         return "too many tokens have a word mark inside"
-    mark = Chars(((ord(_WORD_MARK), ord(_WORD_MARK)),))
+    mark = Chars(tuple((ord(c), ord(c)) for c in marks))
     crossing = Chars(tuple((ord(c), ord(c)) for c in sorted(before)))
     glue = One(Union((mark, crossing)))  # a mark does not begin a piece after one of these
     other = One(Not(Union((mark, crossing))))
