@@ -36,7 +36,7 @@ def bpe(symbols: Sequence[str], ranks: Ranks) -> list[str]:
 
 
 def bpe_in_rounds(symbols: Sequence[str], ranks: Ranks) -> list[str]:
-    """All occurrences of the pair of least rank at once, from the left and without overlap (paper, section 4.2)."""
+    """All occurrences of the pair of least rank at once, from the left without overlap (paper, section 4.2)."""
     word = list(symbols)
     while True:
         present = [pair for pair in pairwise(word) if pair in ranks]
@@ -109,7 +109,7 @@ def local_validity(ranks: Ranks, symbols: str, longest: int) -> str | None:
     """Tokens are BPE of the word that they make up if and only if each two neighbours are BPE of the two."""
     tokens = [
         *symbols,
-        *(token for token in {left + right for left, right in ranks} if bpe(token, ranks) == [token]),
+        *(token for token in dict.fromkeys(left + right for left, right in ranks) if bpe(token, ranks) == [token]),
     ]
     joined = {pair: bpe(pair[0] + pair[1], ranks) == list(pair) for pair in product(tokens, repeat=2)}
 

@@ -1,9 +1,9 @@
 """Negative controls: statements that are almost right, and that the prover must refute.
 
-A prover that never says no proves nothing.  Each control changes one thing in a family, its relation or its machine,
-in the way in which such things go wrong: an off-by-one in the grouping of digits, another library's idea of white
-space, a look-ahead that is bounded.  :func:`refute` runs the same checks as for the real thing, and asks the
-reference engine whether the text that they come up with is a counterexample indeed.
+A prover that never says no proves nothing.  Each control changes one thing in a family, its relation or its
+machine, in the way in which such things go wrong: an off-by-one in the grouping of digits, another library's idea
+of white space, a look-ahead that is bounded.  The same checks run as for the real thing, and the reference engine
+is asked whether the text that they come up with is a counterexample indeed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ AnyFamily = Family[Any, Any]
 
 
 class Refutation(NamedTuple):
-    """``text``: what refutes the control (the parts of a witness are joined by `` | ``); ``confirmed``: by the engine."""
+    """What refutes a control.
+
+    ``text``: the counterexample, or a witness with `` | `` between its parts; ``confirmed``: by the engine.
+    """
 
     text: str
     confirmed: bool
@@ -119,6 +122,11 @@ def _no_tail(b: Before, c: str) -> Before:
     return now._replace(run="newline") if now.run == "tail" else now
 
 
+def _white_one_by_one(b: str, c: str, a: None) -> str | None:
+    """Each white character is thrown away by itself."""
+    return "white space" if c == "white" else FAMILIES["bert"].rule(b, c, a)
+
+
 FAMILY_CONTROLS: Mapping[str, tuple[str, AnyFamily]] = {
     "pairs of digits": ("digits are grouped by two", _grouping_by(2)),
     "groups of four digits": ("digits are grouped by four", _grouping_by(4)),
@@ -149,10 +157,7 @@ FAMILY_CONTROLS: Mapping[str, tuple[str, AnyFamily]] = {
     ),
     "each white character a piece": (
         "bert's white space is cut like its punctuation",
-        replace(
-            FAMILIES["bert"],
-            rule=lambda b, c, a: "white space" if c == "white" else FAMILIES["bert"].rule(b, c, a),
-        ),
+        replace(FAMILIES["bert"], rule=_white_one_by_one),
     ),
 }
 

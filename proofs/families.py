@@ -18,7 +18,7 @@ import numpy as np
 from spec import Family
 from spec.family import fired
 from toktier.patterns.charsets import members
-from toktier.patterns.syntax import parse
+from toktier.patterns.syntax import Node, parse
 
 from .readers import FoldReader, MachineReader, compare
 from .stages import Stages, parse_set, stages_of
@@ -45,6 +45,11 @@ def subject_of(family: Family[L, R]) -> Subject[L, R]:
     """Derive the machines of a family, over atoms that its classes divide, too."""
     stages, numbers = _refined(family.patterns, tuple(source for _, source in family.classes[:-1]))
     return Subject(family, stages, tuple(family.classes[number][0] for number in numbers))
+
+
+def nodes_of(family: Family[L, R]) -> tuple[Node, ...]:
+    """The parsed patterns of a family."""
+    return tuple(parse(pattern) for pattern in family.patterns)
 
 
 @lru_cache(maxsize=32)
