@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -193,6 +194,7 @@ class AddedTokenMatcher:
         self._ids = np.array([token.id for token in self._tokens], np.uint32)
         self._special = np.array([token.special for token in self._tokens], np.bool_)
         self._flagged = np.array([t.single_word or t.lstrip or t.rstrip for t in self._tokens], np.bool_)
+        self._any_flagged = bool(self._flagged.any())
         self._spaces = white_space() if any(t.lstrip or t.rstrip for t in self._tokens) else ""
         self._after = re.compile(f"[{re.escape(self._spaces)}]*" if self._spaces else "")
         self.unsupported = self._reason()
@@ -234,13 +236,13 @@ class AddedTokenMatcher:
         parts = self._pattern.split(text if among is None else among)
         if len(parts) == 1:
             return NO_MATCHES
-        ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
+        ends = np.array(list(accumulate(map(len, parts))), np.int64)
         starts, stops = ends[0:-1:2], ends[1::2]
-        which = np.fromiter(map(self._index.__getitem__, parts[1::2]), np.int64, len(starts))
+        which = np.array([self._index[literal] for literal in parts[1::2]], np.int64)
         if skip_special:
             kept = ~self._special[which]
             starts, stops, which = starts[kept], stops[kept], which[kept]
-        if self._flagged[which].any():
+        if self._any_flagged and self._flagged[which].any():
             starts, stops, which = self._apply_flags(text, starts, stops, which)
         return Matches(np.ascontiguousarray(starts), np.ascontiguousarray(stops), self._ids[which])
 

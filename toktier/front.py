@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .added_tokens import AddedTokenMatcher, Matches
+from .certificates.normalizers import has_prefix, without_prefix
 from .normalization import TextNormalizer, left_to_reference
 from .pipeline import Pipeline
 from .segments import PreparedText
@@ -22,6 +23,9 @@ from .segments import PreparedText
 # reference sees ends of text there: like those, a noncharacter is no word character
 # and no white space, and it is in no token (or else the artifact is left to the reference).
 HIDDEN = "\ufdd1"
+
+#: Texts of fewer characters are asked about as a whole before they are cut at the added tokens.
+_SHORT = 1 << 14
 
 
 class Front:
@@ -37,6 +41,9 @@ class Front:
 
     def __init__(self, pipeline: Pipeline, *, inert: Mapping[str, NDArray[np.bool_]] | None = None) -> None:
         self.normalizer = TextNormalizer(pipeline.normalizer, inert=inert)
+        self._continuing = self.normalizer
+        if has_prefix(pipeline.normalizer):
+            self._continuing = TextNormalizer(without_prefix(pipeline.normalizer), inert=inert)
         tokens = [token for token in pipeline.added_tokens if token.content]
         self._given = AddedTokenMatcher([token for token in tokens if not token.normalized])
         self._normalized = AddedTokenMatcher(
@@ -54,16 +61,17 @@ class Front:
         if self.unsupported is None and self._normalized.uses(HIDDEN):
             self.unsupported = f"an added token contains the noncharacter {HIDDEN!r}"
 
-    def prepare(self, text: str, *, skip_special: bool = False) -> PreparedText:
+    def prepare(self, text: str, *, skip_special: bool = False, continuing: bool = False) -> PreparedText:
         """Extract added tokens and normalize.
 
         ``skip_special`` leaves special tokens in the text, as ``encode_special_tokens=True``
-        of the reference does.  Only meaningful where ``unsupported`` is None.
+        of the reference does.  ``continuing``: the text goes on from a certified cut of an earlier one, so
+        nothing is put before it.  Only meaningful where ``unsupported`` is None.
         """
         found = self._given.find(text, skip_special=skip_special)
         normal = text
         if not self.normalizer.is_identity:
-            normal, found = self._normalize(text, found)
+            normal, found = self._normalize(text, found, continuing)
         if self._normalized:
             seen = self._normalized.find(hide(normal, found), skip_special=skip_special)
             found = merge(found, seen)
@@ -74,15 +82,20 @@ class Front:
         found = self._given.find(text, skip_special=skip_special)
         return np.column_stack((found.starts, found.stops))
 
-    def _normalize(self, text: str, found: Matches) -> tuple[str, Matches]:
+    def _normalize(self, text: str, found: Matches, continuing: bool) -> tuple[str, Matches]:
         """Normalize the stretches between the matches, and move the matches along."""
         if not len(found.starts) or self.normalizer.is_substitution:
             # A substitution may do its work inside the matches too: nobody looks there.
             normal = self.normalizer.normalize(text)
             return (text if normal == text else normal), found
+        if len(text) < _SHORT and self.normalizer.leaves_alone(text):
+            return text, found
         parts = _parts(text, found)
         gaps = parts[0::2]
-        fresh = self.normalizer.normalize_segments(gaps)
+        if continuing and self._continuing is not self.normalizer:
+            fresh = [self._continuing.normalize(gaps[0]), *self.normalizer.normalize_segments(gaps[1:])]
+        else:
+            fresh = self.normalizer.normalize_segments(gaps)
         if fresh is gaps or fresh == gaps:
             return text, found
         parts[0::2] = fresh

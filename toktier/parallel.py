@@ -21,13 +21,10 @@ def usable_cores() -> int:
         return os.cpu_count() or 1
 
 
-def thread_count(wanted: int | None) -> int:
-    """``wanted``, or one for each usable core."""
-    if wanted is None:
-        return usable_cores()
-    if not isinstance(wanted, int) or wanted < 1:
+def check_threads(wanted: int | None) -> None:
+    """Raise :class:`~toktier.errors.OptionError` for a number of threads that makes no sense."""
+    if wanted is not None and (not isinstance(wanted, int) or wanted < 1):
         raise OptionError(f"threads must be an integer of at least 1, or None, but is {wanted!r}")
-    return wanted
 
 
 def groups(texts: Sequence[str], size: int) -> Iterator[list[str]]:
@@ -44,9 +41,9 @@ def groups(texts: Sequence[str], size: int) -> Iterator[list[str]]:
         yield group
 
 
-def map_parts(function: Callable[[Part], Result], parts: Sequence[Part], threads: int) -> list[Result]:
-    """``function`` of each part, in order, on up to ``threads`` threads."""
-    workers = min(threads, len(parts))
+def map_parts(function: Callable[[Part], Result], parts: Sequence[Part], threads: int | None) -> list[Result]:
+    """``function`` of each part, in order, on up to ``threads`` threads, or one for each usable core."""
+    workers = min(len(parts), usable_cores() if threads is None else threads)
     if workers < 2:
         return [function(part) for part in parts]
     # A pool for this call alone: one that lives on would not survive a fork.

@@ -114,6 +114,8 @@ class PostProcessor:
         itself or a view of it.  Raises :class:`~toktier.errors.OptionError` for a bad
         ``max_length``.
         """
+        if max_length is None and self.truncation is None and self.padding is None and not add_special_tokens:
+            return ids
         whole = self._surround(ids, add_special_tokens, max_length)
         return self._pad(whole, self._padded_length(len(whole)))
 

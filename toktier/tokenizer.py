@@ -11,8 +11,7 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -29,8 +28,9 @@ from .backends.python import PythonBackend
 from .backends.reference import Reference
 from .bpe.pieces import PieceEncoder
 from .bpe.tables import byte_alphabet
+from .certificates.cuts import Cuts
+from .certificates.derive import literals_of
 from .compiled import Compiled, compiled
-from .cuts import SafeCuts
 from .decoding import Decoder, Ids, StreamDecoder, make_decoder
 from .errors import (
     BackendUnsupportedError,
@@ -42,7 +42,7 @@ from .errors import (
 )
 from .explanation import Explanation
 from .front import Front
-from .parallel import groups, map_parts, thread_count
+from .parallel import check_threads, groups, map_parts, usable_cores
 from .patterns.charsets import engine_version
 from .pipeline import BPE, Normalizer, NormalizerSequence, UnicodeForm
 from .postprocessing import PostProcessor
@@ -51,12 +51,14 @@ from .segments import NO_IDS, PreparedText
 if TYPE_CHECKING:
     import tokenizers
 
+    from .certificates.stream import StreamEncoder
     from .chat import ChatSession
     from .sessions import Session
 
 Special = Literal["encode", "text", "raise"]
 
 BACKENDS = ("auto", "reference", "python", "numpy")
+SPECIAL = ("encode", "text", "raise")
 
 #: ``auto`` takes the ``numpy`` backend for texts of at least this many characters.
 _LONG_TEXT = 12_000
@@ -119,13 +121,11 @@ class Tokenizer:
         self._reference = Reference(artifact)
         self._unsupported = self._compiled.reason or self._front.unsupported or self._post.unsupported
         self._backends: dict[str, Backend] = {}
-        self._cuts: SafeCuts | None = None
         engine = self._compiled.engine
         if engine is not None and self._unsupported is None:
             self._pieces = PieceEncoder(engine.pieces, self._reference_piece)
             self._backends["python"] = PythonBackend(engine.split, self._pieces)
             self._backends["numpy"] = NumpyBackend(engine.split, self._pieces)
-            self._cuts = SafeCuts(self._compiled.pipeline, engine.split, self._compiled.inert)
         self.backend = backend
         self._check_backend(backend)
 
@@ -168,17 +168,13 @@ class Tokenizer:
         """Which backend runs what, where texts may be cut, and what falls back to the reference and why."""
         engine = self._compiled.engine if self._backends else None
         fallbacks = []
-        certificate = "none: the reference encodes every text whole"
         if engine is None:
             fallbacks.append(("everything", self._unsupported or ""))
-        else:
-            closes = engine.split.closes.reshape(engine.split.splitter.end + 1, -1)[:-1, :-1]
-            certificate = f"{int(closes.sum())} of {closes.size} pairs of atoms close"
-            if not self._gives_offsets:
-                why = "they are derived for byte-level models with no normalizer but a Unicode form"
-                fallbacks.append(("offsets", why))
-            if self._cuts is not None and self._cuts.unavailable:
-                certificate += f", but raw texts are not cut: {self._cuts.unavailable}"
+        elif not self._gives_offsets:
+            why = "they are derived for byte-level models with no normalizer but a Unicode form"
+            fallbacks.append(("offsets", why))
+        if self._cuts.refusal is not None:
+            fallbacks.append(("repair and parallel encoding", self._cuts.refusal))
         return Explanation(
             name=self.name,
             fingerprint=self.fingerprint,
@@ -187,8 +183,19 @@ class Tokenizer:
             backends=self.backends,
             stages=len(engine.split.splitter.stages) if engine else 0,
             atoms=engine.split.splitter.end if engine else 0,
-            certificate=certificate,
+            certificate=self._describe_certificate(),
             fallbacks=tuple(fallbacks),
+        )
+
+    def _describe_certificate(self) -> str:
+        found = self._compiled.certificate
+        if self._cuts.refusal is not None:
+            return f"none: {self._cuts.refusal}"
+        if len(found.adjacent):
+            return f"barriers: {len(found.adjacent)} pairs of characters stand side by side in a token, all others part"
+        return (
+            f"{int(found.restarts.sum())} of {found.restarts.size} pairs of atoms restart, "
+            f"{int(found.closes.sum())} close"
         )
 
     def __repr__(self) -> str:
@@ -232,20 +239,26 @@ class Tokenizer:
     ) -> NDArray[np.uint32]:
         """The same as a uint32 array, without a Python list in between."""
         self._check(text, special)
-        workers = thread_count(threads)
+        check_threads(threads)
         self._post.limit(add_special_tokens, max_length)  # refuses a bad one
         if self._is_reference(backend):
             with _own_errors(text):
-                if max_length is None or not self._truncates_alone:
+                if len(text) > _PART and self._check_backend(backend) == "auto" and self._post.unsupported is None:
+                    ids = self._reference_ids(text, special, threads)
+                elif max_length is None or not self._truncates_alone:
                     return self._reference.ids(text, add_special_tokens, special, max_length)
-                ids = self._reference.ids(text, False, special, None)
+                else:
+                    ids = self._reference.ids(text, False, special, None)
             return self._post.finish(ids, add_special_tokens, max_length)
         room = self._post.room(add_special_tokens, max_length)
         with _own_errors(text):
-            if room is not None and not text.isascii():
-                text.encode("utf-8")  # what lies beyond the room is not looked at, but must be text
-            parts = list(self._parts(text, special, backend, room, workers))
-        ids = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else NO_IDS
+            if room is None:
+                ids = self._model_ids(text, special, backend, threads)
+            else:
+                if not text.isascii():
+                    text.encode("utf-8")  # what lies beyond the room is not looked at, but must be text
+                parts = list(self._parts(text, special, backend, room, threads))
+                ids = np.concatenate(parts) if parts else NO_IDS
         return self._post.finish(ids, add_special_tokens, max_length)
 
     def encode_batch(
@@ -282,7 +295,7 @@ class Tokenizer:
         """The same as uint32 arrays."""
         if isinstance(texts, str | bytes):
             raise TextTypeError(f"encode_batch takes a list of texts, not one {type(texts).__name__}")
-        workers = thread_count(threads)
+        check_threads(threads)
         texts = list(texts)
         for text in texts:
             self._check(text, special)
@@ -298,7 +311,7 @@ class Tokenizer:
         def encode_group(group: Sequence[str]) -> list[NDArray[np.uint32]]:
             return self._encode_group(group, special, backend, room)
 
-        grouped = map_parts(encode_group, list(groups(texts, _PART)), workers)
+        grouped = map_parts(encode_group, list(groups(texts, _PART)), threads)
         found = [ids for group in grouped for ids in group]
         return self._post.finish_batch(found, add_special_tokens, max_length)
 
@@ -336,7 +349,7 @@ class Tokenizer:
         With a limit the text is read only as far as needed, wherever it can be cut at safe places.
         """
         self._check(text, special)
-        workers = thread_count(threads)
+        check_threads(threads)
         if limit is not None and (not isinstance(limit, int) or limit < 0):
             raise OptionError(f"limit must be a natural number or None, but is {limit!r}")
         if self._is_reference(backend):
@@ -348,7 +361,7 @@ class Tokenizer:
             wanted = room if wanted is None else min(room, wanted)
         total = 0
         with _own_errors(text):
-            for part in self._parts(text, special, backend, wanted, workers):
+            for part in self._parts(text, special, backend, wanted, threads):
                 total += len(part)
         found = self._post.length(total, add_special_tokens)
         return found if limit is None else min(found, limit + 1)
@@ -436,10 +449,75 @@ class Tokenizer:
             normalize=None if found.pipeline.normalizer is None else self._front.normalizer.normalize,
         )
 
+    # --- certified cuts -----------------------------------------------------------
+
+    def cuts(self, text: str, *, closes: bool = False) -> NDArray[np.int64]:
+        """The certified cuts of ``text``: positions in characters, ascending, int64.
+
+        At each of them tokenization may start afresh (it *restarts*): the ids of the text, special ids of the
+        post-processor aside, are those left of the cut followed by those of ``text[cut:]``; and those left of it
+        stay what they are whatever follows the character behind the cut.  With ``closes``, only the cuts at which
+        both sides may be encoded as texts of their own.
+
+        Where the normalizer puts a prefix before every text (Llama 2's), the right side of a cut is to be encoded
+        without it.  Empty where the artifact is refused; :meth:`explain` says why.
+        """
+        self._check_chunk(text)
+        return self._cuts.all(text, closes)
+
+    def stream_encoder(
+        self, add_special_tokens: bool = True, *, special: Special = "encode", backend: str | None = None
+    ) -> StreamEncoder:
+        """An encoder that takes a text in chunks, and gives each id as soon as no later chunk can change it."""
+        self._check("", special)
+        self._check_backend(backend)
+        from .certificates.stream import StreamEncoder
+
+        return StreamEncoder(self, add_special_tokens, special, backend)
+
+    @cached_property
+    def _cuts(self) -> Cuts:
+        certificate = self._compiled.certificate
+        if certificate.prefix and not self._backends:
+            why = "the reference alone runs it, and puts a prefix before every text that it is given"
+            certificate = replace(certificate, refusal=why)
+        return Cuts(certificate, literals_of(self._compiled.pipeline, self._compiled.inert))
+
+    def _encode_part(
+        self, text: str, special: Special, backend: str | None = None, *, continuing: bool
+    ) -> NDArray[np.uint32]:
+        """The model's ids of a text, or of one that continues another one from a certified cut on."""
+        with _own_errors(text):
+            if self._is_reference(backend) and not self._compiled.certificate.prefix:
+                return self._reference.model_ids(text, special)
+            return self._model_ids(text, special, None if backend == "reference" else backend, 1, continuing)
+
+    def _left_of(
+        self, text: str, cut: int, special: Special, backend: str | None = None, *, continuing: bool
+    ) -> NDArray[np.uint32]:
+        """The ids left of a certified cut, which need the character behind it and nothing more."""
+        if self._cuts.is_closing(text, cut):
+            return self._encode_part(text[:cut], special, backend, continuing=continuing)
+        ids = self._encode_part(text[: cut + 1], special, backend, continuing=continuing)
+        return ids[: len(ids) - len(self._encode_part(text[cut], special, backend, continuing=True))]
+
+    @property
+    def _streams(self) -> bool:
+        """Whether ids of a text can be certain before its end."""
+        post = self._post
+        plain = post.unsupported is None and post.truncation is None and post.padding is None
+        return plain and self._cuts.refusal is None
+
+    def _check_chunk(self, chunk: str) -> None:
+        self._check(chunk, "encode")
+        if not chunk.isascii():
+            with _own_errors(chunk):
+                chunk.encode("utf-8")
+
     # --- how a text is encoded --------------------------------------------------------
 
     def _parts(
-        self, text: str, special: Special, backend: str | None, wanted: int | None, threads: int
+        self, text: str, special: Special, backend: str | None, wanted: int | None, threads: int | None
     ) -> Iterator[NDArray[np.uint32]]:
         """The model's ids, part by part, from the left; stops once there are ``wanted`` of them."""
         if wanted is None:
@@ -448,34 +526,52 @@ class Tokenizer:
         total, block, start = 0, max(1024, 6 * wanted), 0
         while start < len(text) and total < wanted:
             stop = self._cut(text, start, start + block)
-            part = self._model_ids(text[start:stop], special, backend, threads)
+            part = self._model_ids(text[start:stop], special, backend, threads, start > 0)
             yield part
             total, start, block = total + len(part), stop, 2 * block
 
     def _cut(self, text: str, start: int, wanted: int) -> int:
-        """A safe place to cut near ``wanted``, after ``start``; the end of the text if there is none."""
-        while self._cuts is not None and wanted < len(text):
-            found = self._cuts.near(text, wanted, start, len(text))
-            if found is not None:
-                return found
-            wanted += max(_PART, wanted - start)
-        return len(text)
+        """A cut that closes near ``wanted``, after ``start``; the end of the text if there is none."""
+        found = self._cuts.near(text, wanted, start, len(text)) if wanted < len(text) else None
+        return len(text) if found is None else found
 
-    def _model_ids(self, text: str, special: Special, backend: str | None, threads: int) -> NDArray[np.uint32]:
-        workers = max(1, min(threads, len(text) // _PART))
+    def _edges(self, text: str) -> list[int]:
+        """Where to cut a long text into parts, its two ends included."""
         edges = [0]
         while len(text) - edges[-1] > _PART + _PART // 4:
             edges.append(self._cut(text, edges[-1], edges[-1] + _PART))
         if edges[-1] < len(text):
             edges.append(len(text))
+        return edges
+
+    def _model_ids(
+        self,
+        text: str,
+        special: Special,
+        backend: str | None,
+        threads: int | None,
+        continuing: bool = False,
+    ) -> NDArray[np.uint32]:
+        """The ids of a text by an engine of our own; ``continuing``: it goes on from a certified cut."""
+
+        def encode(part: str, continuing: bool = True) -> NDArray[np.uint32]:
+            return self._engine(part, backend).encode(self._prepare(part, special, continuing))[0]
+
+        if len(text) <= _PART + _PART // 4:
+            return encode(text, continuing)
+        edges = self._edges(text)
         parts = [text[start:stop] for start, stop in pairwise(edges)]
+        if not continuing and self._compiled.certificate.prefix:
+            rest = map_parts(encode, parts[1:], threads)
+            return np.concatenate([encode(parts[0], False), *rest])
+        return np.concatenate(map_parts(encode, parts, threads))
 
-        def encode(part: str) -> NDArray[np.uint32]:
-            return self._engine(part, backend).encode(self._prepare(part, special))[0]
-
-        if len(parts) < 2:
-            return encode(text)
-        return np.concatenate(map_parts(encode, parts, workers))
+    def _reference_ids(self, text: str, special: Special, threads: int | None) -> NDArray[np.uint32]:
+        """The model's ids by the reference, on all cores where the text can be cut."""
+        edges = [0, len(text)] if threads == 1 or usable_cores() < 2 else self._edges(text)
+        if len(edges) < 3:
+            return self._reference.model_ids(text, special)
+        return np.concatenate(self._reference.model_batch([text[a:b] for a, b in pairwise(edges)], special))
 
     def _encode_group(
         self, texts: Sequence[str], special: Special, backend: str | None, wanted: int | None
@@ -503,8 +599,8 @@ class Tokenizer:
             found.append(np.concatenate(parts) if parts else NO_IDS)
         return found
 
-    def _prepare(self, text: str, special: Special) -> PreparedText:
-        return self._front.prepare(text, skip_special=special == "text")
+    def _prepare(self, text: str, special: Special, continuing: bool = False) -> PreparedText:
+        return self._front.prepare(text, skip_special=special == "text", continuing=continuing)
 
     def _raise_special(self, text: str) -> None:
         """Raise for the first special token that the reference would find in ``text``."""
@@ -558,7 +654,7 @@ class Tokenizer:
         if not isinstance(text, str):
             hint = "; decode it first: text.decode('utf-8')" if isinstance(text, bytes | bytearray) else ""
             raise TextTypeError(f"the text must be a str, not {type(text).__name__}{hint}")
-        if special not in ("encode", "text", "raise"):
+        if special not in SPECIAL:
             raise OptionError(f'special must be "encode", "text" or "raise", not {special!r}')
         if special == "raise":
             self._raise_special(text)
@@ -662,23 +758,28 @@ def _strings(found: Compiled) -> list[str | None]:
     return strings
 
 
-@contextmanager
-def _own_errors(*texts: str) -> Iterator[None]:
-    """Turn what a lone surrogate makes any stage raise into an error that names it."""
-    try:
-        yield
-    except (UnicodeEncodeError, TypeError):
-        for number, text in enumerate(texts):
+class _own_errors:
+    """Turn what a lone surrogate in one of ``texts`` makes any stage raise into an error that names it."""
+
+    def __init__(self, *texts: str) -> None:
+        self._texts = texts
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None or not issubclass(kind, UnicodeEncodeError | TypeError):
+            return
+        for number, text in enumerate(self._texts):
             found = _SURROGATE.search(text)
             if found is not None:
-                where = f" of text number {number}" if len(texts) > 1 else ""
+                where = f" of text number {number}" if len(self._texts) > 1 else ""
                 raise LoneSurrogateError(
                     f"the character at index {found.start()}{where} is the lone surrogate "
                     f"U+{ord(found.group()):04X}, which no UTF-8 text can contain; replace it first, for example "
                     "with text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')",
                     found.start(),
                 ) from None
-        raise
 
 
 # --- instances ------------------------------------------------------------------------

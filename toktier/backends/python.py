@@ -36,12 +36,18 @@ class PythonBackend:
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         pieces, before = (self._pieces if len(text.text) < _LONG else self._pieces_by_arrays)(text)
         encoded = self._memo.encode(pieces)
-        ids = np.frombuffer(bytearray().join(encoded), np.uint32)
         if not before:
-            return ids, NO_POSITIONS
-        ends = [0, *accumulate(len(piece) // ids.itemsize for piece in encoded)]
-        places = np.array([ends[count] for count in before], np.int64)
-        return np.insert(ids, places, text.ids), places + np.arange(len(places))
+            return np.frombuffer(bytearray().join(encoded), np.uint32), NO_POSITIONS
+        # the added tokens' ids among the others
+        added, size = text.ids.tobytes(), text.ids.itemsize
+        woven: list[bytes] = []
+        for number, (start, stop) in enumerate(pairwise([0, *before])):
+            woven += encoded[start:stop]
+            woven.append(added[size * number : size * (number + 1)])
+        woven += encoded[before[-1] :]
+        ends = list(accumulate(map(len, woven)))
+        places = [ends[at + number] // size - 1 for number, at in enumerate(before)]
+        return np.frombuffer(bytearray().join(woven), np.uint32), np.array(places, np.int64)
 
     def piece_starts(self, text: PreparedText) -> NDArray[np.int64]:
         pieces, before = self._pieces(text)
