@@ -230,10 +230,7 @@ def _environment() -> jinja2.Environment:
         """Makes every string constant of the template a traced one, and joins strings by :func:`concat`."""
 
         def visit_Const(self, node: Any, frame: Any) -> None:
-            if isinstance(node.value, str):
-                self.write(f"environment.own({node.value!r})")
-            else:
-                super().visit_Const(node, frame)
+            self.write(_python_source(node.value))
 
         def _output_const_repr(self, group: Iterable[Any]) -> str:
             return f"environment.own({super()._output_const_repr(group)})"
@@ -250,14 +247,32 @@ def _environment() -> jinja2.Environment:
     made.own = lru_cache(maxsize=None)(_own)  # type: ignore[attr-defined]
     made.globals["strftime_now"] = lambda format: _own(rendering.strftime_now(format))
     made.filters["tojson"] = _to_json
-    plain_join = made.filters["join"]
+    plain_safe, plain_join = made.filters["safe"], made.filters["join"]
+
+    def traced_safe(value: Any) -> Any:
+        return value if isinstance(value, Traced) else plain_safe(value)
 
     @pass_eval_context
     def traced_join(context: Any, value: Any, d: str = _own(""), attribute: Any = None) -> Any:
         return plain_join(context, value, d, attribute)  # which asks ``d`` to join, so it must be traced
 
-    made.filters["join"] = traced_join
+    made.filters.update(safe=traced_safe, join=traced_join)
     return made
+
+
+def _python_source(value: Any) -> str:
+    """Python source of a constant, in which strings are traced."""
+    match value:
+        case str():
+            return f"environment.own({str.__str__(value)!r})"
+        case tuple():
+            return "(" + "".join(_python_source(item) + ", " for item in value) + ")"
+        case list():
+            return "[" + ", ".join(map(_python_source, value)) + "]"
+        case dict():
+            pairs = (f"{_python_source(key)}: {_python_source(item)}" for key, item in value.items())
+            return "{" + ", ".join(pairs) + "}"
+    return repr(value)
 
 
 def _to_json(value: Any, *args: Any, **kwargs: Any) -> Traced:

@@ -166,6 +166,7 @@ def check_tokens(source: str, known: Mapping[str, str] | None, given: Mapping[st
                 )
 
 
+@lru_cache(maxsize=32)
 def literal_text(source: str) -> str:
     """What a template can write by itself: its raw text and its string constants, NULs in between."""
     from jinja2 import nodes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import OptionError
+from ..errors import ChatTemplateError, OptionError
 from . import provenance, rendering
 from .guarded import GuardedText
 from .templates import ROLES, ChatTemplate, chat_template
@@ -98,9 +98,16 @@ class ChatSession:
         template makes it impossible to tell whose a token is.  A call that raises leaves the session as it was.
         """
         source, given, tokens = self._prepared(messages, add_generation_prompt, tools, documents, variables)
-        if isinstance(self._content, GuardedText):
-            return self._content.update(provenance.render(source, given, tokens, self._trusted))
-        return self._content.update(rendering.render(rendering.compiled(source), given, tokens))
+        text = rendering.render(rendering.compiled(source), given, tokens)
+        if not isinstance(self._content, GuardedText):
+            return self._content.update(text)
+        traced = provenance.render(source, given, tokens, self._trusted)
+        if traced != text:
+            raise ChatTemplateError(
+                "the chat template renders something else when it is watched, so who wrote what cannot be told; "
+                'use special="encode"'
+            )
+        return self._content.update(traced)
 
     @property
     def text(self) -> str:
