@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .persistence import Change, Head, Record, Write
 from .prefixes import Marks, marks
-from .session import Counters, Patch, Session
+from .session import Patch, Session
 from .text import BlockText, _common_prefix, _common_suffix
 
 if TYPE_CHECKING:
     from ..tokenizer import Special, Tokenizer
 
+_COUNTED = ("appends", "tail_changes", "edits", "widenings")
 #: What an entry costs besides its session and its marks (lock, dictionary slots, names), in bytes.
 _ENTRY = 1500
 
@@ -36,7 +37,8 @@ class Entry:
     # As of the last use.  ``lost`` says why the session is no longer the store's.
     text: BlockText = field(default_factory=BlockText)
     marks: Marks = field(default_factory=Marks)
-    counted: Counters = field(default_factory=Counters)
+    counted: dict[str, int] = field(default_factory=dict)
+    fallbacks: Counter[str] = field(default_factory=Counter)
     nbytes: int = 0
     used: float = 0.0
     lost: str = ""
@@ -71,18 +73,18 @@ class Entry:
         """Bytes in memory, with ``new`` marks."""
         return _ENTRY + new.nbytes + (self.session.nbytes if self.session is not None else 0)
 
-    def count(self) -> Counters:
-        """What the session has done since this was last asked."""
+    def count(self) -> tuple[dict[str, int], dict[str, int]]:
+        """What the session has done since this was last asked: changes by kind, and fallbacks by reason."""
         assert self.session is not None
-        now, before = self.session.counters, self.counted
-        self.counted = replace(now, fallbacks=Counter(now.fallbacks))
-        return Counters(
-            appends=now.appends - before.appends,
-            tail_changes=now.tail_changes - before.tail_changes,
-            edits=now.edits - before.edits,
-            widenings=now.widenings - before.widenings,
-            fallbacks=now.fallbacks - before.fallbacks,
-        )
+        counters, before = self.session.counters, self.counted
+        now = {name: getattr(counters, name) for name in _COUNTED}
+        done = {name: now[name] - before.get(name, 0) for name in _COUNTED}
+        fallbacks: dict[str, int] = {}
+        if counters.fallbacks != self.fallbacks:
+            fallbacks = counters.fallbacks - self.fallbacks
+            self.fallbacks = counters.fallbacks.copy()
+        self.counted = now
+        return done, fallbacks
 
     def loaded(self, session: Session, record: Record) -> None:
         """``session`` was made of ``record``."""
@@ -131,10 +133,12 @@ def common_ends(old: BlockText, new: BlockText) -> tuple[int, int]:
     start = 0
     for one, other in zip(old, new, strict=False):
         if one is not other:
-            start += _common_prefix(one, other)
+            start += len(one) if other.startswith(one) else _common_prefix(one, other)
             break
         start += len(one)
     most = min(len(old), len(new)) - start
+    if not most:
+        return start, 0
     after = 0
     for one, other in zip(reversed(list(old)), reversed(list(new)), strict=False):
         if one is not other or after + len(one) > most:

@@ -71,6 +71,10 @@ _ROW = 160
 _LOG = 4 << 20
 
 
+#: What a disk or a damaged database makes SQLite's module raise (a message that quotes damaged text is no UTF-8).
+TROUBLE = (sqlite3.Error, OSError, OverflowError, UnicodeDecodeError, MemoryError)
+
+
 class DamagedRecord(Exception):
     """A stored session is not what was written.  Never leaves the store."""
 
@@ -145,7 +149,7 @@ class SessionFile:
 
     ``limit`` bounds what it holds, in bytes: sessions used longest ago go first.  Nothing is opened before it is
     needed.
-    Methods raise ``sqlite3.Error`` where the disk does not cooperate, and :class:`UnusableFile`.
+    Methods raise one of :data:`TROUBLE` where the disk does not cooperate, and :class:`UnusableFile`.
     """
 
     def __init__(self, path: str | os.PathLike[str], limit: int) -> None:
@@ -222,22 +226,20 @@ class SessionFile:
         with contextlib.suppress(FileExistsError):  # transcripts are nobody else's business
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         if 0 < self.path.stat().st_size < _SMALLEST:  # SQLite would take it for an empty file, and overwrite it
-            raise UnusableFile(f"{self.path} is too short to be a database")
+            raise UnusableFile(f"{self.path}: this is too short to be a database")
         # A connection is used by one thread at a time, under its lock.
         connection = sqlite3.connect(
             self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=32
         )
         try:
             _prepare(connection)
-        except sqlite3.OperationalError:  # busy, or a disk that may recover
+        except BaseException as error:
             connection.close()
+            if isinstance(error, sqlite3.OperationalError):  # busy, or a disk that may recover
+                raise
+            if isinstance(error, sqlite3.Error | UnusableFile | UnicodeDecodeError):
+                raise UnusableFile(f"{self.path}: {error}") from error
             raise
-        except sqlite3.DatabaseError as error:
-            connection.close()
-            raise UnusableFile(f"{self.path}: {error}") from error
-        except UnusableFile as error:
-            connection.close()
-            raise UnusableFile(f"{self.path} {error}") from None
         return connection
 
 
@@ -274,7 +276,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
                 connection.execute(f"PRAGMA user_version = {VERSION}")
     found = _pragma(connection, "application_id"), _pragma(connection, "user_version")
     if found != (APPLICATION, VERSION):
-        raise UnusableFile("is a database, but not one of this version of TokTier's session store")
+        raise UnusableFile("this is a database, but not one of this version of TokTier's session store")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA journal_size_limit = {_LOG}")
     # The database survives a killed process either way; a power cut may cost the last changes.

@@ -72,11 +72,10 @@ class PrefixIndex(Generic[Owner]):
 
     def replace(self, owner: Owner, old: Marks, new: Marks) -> None:
         """Let ``owner`` have ``new`` marks in place of ``old`` ones."""
-        kept = 0
-        for one, other in zip(old.blocks, new.blocks, strict=False):
-            if one != other:
-                break
-            kept += 1
+        kept, most = 0, min(len(old.blocks), len(new.blocks))
+        while kept < most:  # a mark says that all before it are the same, too
+            middle = (kept + most + 1) // 2
+            kept, most = (middle, most) if old.blocks[middle - 1] == new.blocks[middle - 1] else (kept, middle - 1)
         for mark in (*old.blocks[kept:], *old.rest):
             owners = self._owners.get(mark)
             if owners is not None:

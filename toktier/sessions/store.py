@@ -17,7 +17,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import sqlite3
 import threading
 import time
 import uuid
@@ -38,7 +37,7 @@ from . import repair
 from .anchors import Anchors
 from .engine import Engine
 from .entries import Entry
-from .persistence import DamagedRecord, Head, Record, SessionFile, UnusableFile, Write
+from .persistence import TROUBLE, DamagedRecord, Head, Record, SessionFile, UnusableFile, Write
 from .prefixes import BLOCK, Marks, PrefixIndex
 from .session import Checkpoint, Session
 from .stored import StoredSession
@@ -342,13 +341,14 @@ class SessionStore:
         """Bring the books up to date; whether a session was let go that is not in the file yet."""
         assert entry.session is not None
         text = entry.session.checkpoint().text
-        marks = entry.marks if text is entry.text else entry.new_marks(text)
-        size = entry.size(marks)
-        done = entry.count()
+        marks, size = entry.marks, entry.nbytes
+        if text is not entry.text or not size:
+            marks = entry.new_marks(text)
+            size = entry.size(marks)
+        done, fallbacks = entry.count()
         with self._lock:
-            for name in ("appends", "tail_changes", "edits", "widenings"):
-                self._totals[name] += getattr(done, name)
-            self._fallbacks.update(done.fallbacks)
+            self._totals.update(done)
+            self._fallbacks.update(fallbacks)
             if entry.lost or self._closed:
                 return False
             is_kept = entry.key in self._kept
@@ -414,7 +414,7 @@ class SessionStore:
                 self._index = PrefixIndex()
                 self._bytes = 0
             if self._file is not None:
-                with contextlib.suppress(sqlite3.Error):
+                with contextlib.suppress(*TROUBLE):
                     self._file.close()
         self._wake.set()
 
@@ -432,7 +432,7 @@ class SessionStore:
         except UnusableFile as problem:
             self._disk_problem = str(problem)
             self._count("disk_errors")
-        except (sqlite3.Error, OSError, OverflowError):
+        except TROUBLE:
             self._count("disk_errors")
 
     def _load(self, entry: Entry) -> bool:
