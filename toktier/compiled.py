@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -20,25 +20,31 @@ from . import cache
 from .added_tokens import as_loaded
 from .artifact import Artifact
 from .bpe import hashing, tables
+from .bpe.barriers import Barriers, crossed_pairs
 from .bpe.batch import merge_words, word_bounds
 from .bpe.hashing import ABSENT, KeyTable, PairTable
 from .bpe.pieces import PieceTables, long_tokens
 from .bpe.symbols import FirstSymbols, Neighbours, certified_starts
 from .bpe.tables import Merges, TokenBytes
+from .certificates.derive import Certificate, derive_certificate
 from .decoding import is_byte_level
 from .errors import ArtifactError, UnsupportedPatternError
 from .normalization import inert_table, unicode_forms
 from .patterns import lanes, stdlib, windows
-from .patterns.atoms import Atoms, atoms_of
+from .patterns.atoms import Atoms
 from .patterns.charsets import engine_version
 from .patterns.lanes import Splitter
-from .patterns.machine import Machine, closing_pairs, derive
-from .patterns.syntax import Node, sets_of
+from .patterns.machine import Machine
+from .patterns.stages import machines_of
+from .patterns.syntax import Node
 from .pipeline import BPE, Pipeline, parse
 from .plan import Plan, make_plan
 
 #: Raise it whenever the meaning of what is stored changes.
-_FORMAT = 13
+_FORMAT = 14
+
+#: The arrays of a certificate.
+_CERTIFICATE = ("atom_of", "restarts", "closes", "adjacent", "class_of", "table", "mapped")
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
@@ -49,14 +55,12 @@ class Split:
     """How the engines cut a text into pieces.
 
     ``atom_of``: uint8 (0x110000,), the atom of each code point; ``splitter`` runs over atoms;
-    ``closes``: flat, (atoms + 1, atoms + 1), the closing pairs of all stages together, the end atom included;
     ``patterns``: the stages for the standard library's ``re``, over stand-ins of the text
     (:mod:`toktier.patterns.stdlib`).
     """
 
     atom_of: NDArray[np.uint8]
     splitter: Splitter
-    closes: NDArray[np.bool_]
     patterns: tuple[re.Pattern[str], ...]
 
 
@@ -76,7 +80,7 @@ class Compiled:
     ``engine`` is None where only the reference can run the model or the pre-tokenizer, and ``reason`` says why.
     ``tokens`` has the bytes of the model's vocabulary (not the added tokens'); ``alphabet``: its strings are
     written in GPT-2's byte alphabet.  ``inert`` holds the tables of
-    inert characters of the normalizer's Unicode forms.
+    inert characters of the normalizer's Unicode forms.  ``certificate`` says where texts may be cut.
     """
 
     fingerprint: str
@@ -84,6 +88,7 @@ class Compiled:
     tokens: TokenBytes
     alphabet: bool
     inert: Mapping[str, NDArray[np.bool_]]
+    certificate: Certificate
     engine: Engine | None
     reason: str | None
 
@@ -138,6 +143,10 @@ def derived(artifact: Artifact) -> tuple[_Header, _Arrays]:
         "forms": sorted(unicode_forms(pipeline.normalizer)),
     }
     arrays: _Arrays = {f"inert {form}": inert_table(form) for form in header["forms"]}
+    inert = {form: arrays[f"inert {form}"] for form in header["forms"]}
+    certificate = derive_certificate(replace(pipeline, added_tokens=loaded), vocabulary, inert)
+    header |= {"refusal": certificate.refusal, "prefix": certificate.prefix, "states": certificate.states}
+    arrays |= {f"certificate {name}": getattr(certificate, name) for name in _CERTIFICATE}
     plan = make_plan(pipeline, vocabulary)
     header["alphabet"] = is_byte_level(pipeline.decoder) or (isinstance(plan, Plan) and plan.byte_level)
     tokens = tables.token_bytes(vocabulary, header["alphabet"])
@@ -157,17 +166,13 @@ def derived(artifact: Artifact) -> tuple[_Header, _Arrays]:
 
 
 def _derive_stages(plan: Plan, header: _Header, arrays: _Arrays) -> str | None:
-    sets = dict.fromkeys(expression for stage in plan.stages for expression in sets_of(stage))
-    atoms = atoms_of(list(sets))
-    machines = [derive(stage, atoms) for stage in plan.stages]
+    atoms, machines = machines_of(plan.stages)
     if any(c and m.has_gaps for c, m in zip(plan.covering, machines, strict=True)):
         return "a Split removes characters from the text"
-    closes = np.ones((atoms.count + 1, atoms.count + 1), np.bool_)
-    closes[:-1, :-1] = closing_pairs(machines, atoms.count)
     header["stages"] = [_describe(s, m, atoms) for s, m in zip(plan.stages, machines, strict=True)]
     header["byte_level"] = plan.byte_level
+    header["atoms"] = atoms.count
     arrays["atom_of"] = atoms.of_code_point
-    arrays["closes"] = closes
     for number, machine in enumerate(machines):
         arrays[f"oracle {number}"] = machine.oracle
         arrays[f"walk {number}"] = machine.walk
@@ -260,6 +265,10 @@ def _hash_tables(header: _Header, arrays: _Arrays) -> _Arrays:
     tokens = _tokens(arrays)
     pairs = hashing.pair_table(arrays["left"], arrays["right"], len(tokens.present))
     whole = tables.piece_table(tokens, arrays["usable"])
+    crossed: _Arrays = {}
+    # with `ignore_merges` a part might be a token that merging does not make, and that only a whole piece becomes
+    if header["byte_level"] and not (arrays["usable"] & ~arrays["made"]).any():
+        crossed["crossed"] = crossed_pairs(tokens, arrays["left"], arrays["right"])
     header["tables"] = [pairs.id_bits, pairs.rank_bits, pairs.probes, whole.probes]
     return {
         "pairs": pairs.entries,
@@ -267,6 +276,7 @@ def _hash_tables(header: _Header, arrays: _Arrays) -> _Arrays:
         "whole low": whole.low,
         "whole high": whole.high,
         "whole ids": whole.ids,
+        **crossed,
     }
 
 
@@ -276,6 +286,8 @@ def _tokens(arrays: Mapping[str, NDArray[Any]]) -> TokenBytes:
 
 def _assemble(fingerprint: str, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Compiled:
     tokens = _tokens(arrays)
+    stored = {name: arrays[f"certificate {name}"] for name in _CERTIFICATE}
+    certificate = Certificate(header["refusal"], header["prefix"], header["states"], **stored)
     engine = None
     if header["reason"] is None:
         engine = Engine(_split(header, arrays), _pieces(header, arrays, tokens), bool(header["byte_level"]))
@@ -285,6 +297,7 @@ def _assemble(fingerprint: str, header: Mapping[str, Any], arrays: Mapping[str, 
         tokens,
         bool(header["alphabet"]),
         {form: arrays[f"inert {form}"] for form in header["forms"]},
+        certificate,
         engine,
         header["reason"],
     )
@@ -301,11 +314,9 @@ def _split(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Spl
         )
         for i, stage in enumerate(header["stages"])
     )
-    closes = arrays["closes"]
     return Split(
         arrays["atom_of"],
-        Splitter(stages, len(closes) - 1),
-        closes.ravel(),
+        Splitter(stages, int(header["atoms"])),
         tuple(re.compile(stage["stand-in"]) for stage in header["stages"]),
     )
 
@@ -317,9 +328,11 @@ def _pieces(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], token
     neighbours = None
     if header["byte_level"]:
         neighbours = Neighbours(arrays["certified row"], arrays["certified before"], arrays["certified after"])
+    first = FirstSymbols(arrays["of_byte"], arrays["of_character"], neighbours)
     return PieceTables(
         Merges(arrays["left"], arrays["right"], arrays["result"], pairs),
-        FirstSymbols(arrays["of_byte"], arrays["of_character"], neighbours),
+        first,
         whole,
         long_tokens(tokens, arrays["usable"] & ~arrays["made"]),
+        Barriers(first, arrays["crossed"]) if "crossed" in arrays else None,
     )

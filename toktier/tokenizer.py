@@ -192,7 +192,7 @@ class Tokenizer:
         if self._cuts.refusal is not None:
             return f"none: {self._cuts.refusal}"
         if len(found.adjacent):
-            return f"barriers: {len(found.adjacent)} pairs of characters stand side by side in a token, all others part"
+            return f"barriers: all but {len(found.adjacent)} pairs of characters, which tokens contain, close"
         return (
             f"{int(found.restarts.sum())} of {found.restarts.size} pairs of atoms restart, "
             f"{int(found.closes.sum())} close"
@@ -602,17 +602,17 @@ class Tokenizer:
     def _prepare(self, text: str, special: Special, continuing: bool = False) -> PreparedText:
         return self._front.prepare(text, skip_special=special == "text", continuing=continuing)
 
-    def _raise_special(self, text: str) -> None:
-        """Raise for the first special token that the reference would find in ``text``."""
+    def _raise_special(self, text: str, base: int = 0) -> None:
+        """Raise for the first special token that the reference would find in ``text``; it starts at ``base``."""
         special = {token.id: token.content for token in self._compiled.pipeline.added_tokens if token.special}
         with _own_errors(text):
             for start, id in self._added_tokens(text):
                 if id in special:
                     raise SpecialTokenError(
-                        f"the text contains the special token {special[id]!r} at character {start}; pass "
+                        f"the text contains the special token {special[id]!r} at character {base + start}; pass "
                         'special="encode" to make its id of it, or special="text" to encode it as plain text',
                         special[id],
-                        start,
+                        base + start,
                     )
 
     def _added_tokens(self, text: str) -> Iterator[tuple[int, int]]:

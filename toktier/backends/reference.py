@@ -68,6 +68,33 @@ class Reference:
         tokenizer.encode_special_tokens = True
         return tokenizer
 
+    @cached_property
+    def bare(self) -> Tokenizer:
+        """The same without truncation and padding."""
+        if self.plain.truncation is None and self.plain.padding is None:
+            return self.plain
+        tokenizer: Tokenizer = copy.deepcopy(self.plain)
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+
+    @cached_property
+    def _bare_as_text(self) -> Tokenizer:
+        tokenizer: Tokenizer = copy.deepcopy(self.bare)
+        tokenizer.encode_special_tokens = True
+        return tokenizer
+
+    def model_ids(self, text: str, special: str) -> NDArray[np.uint32]:
+        """The ids of ``text`` before post-processing, truncation and padding."""
+        return self.model_batch([text], special)[0]
+
+    def model_batch(self, texts: Sequence[str], special: str) -> list[NDArray[np.uint32]]:
+        """The same for several texts, on all cores."""
+        tokenizer = self._bare_as_text if special == "text" else self.bare
+        with _panics():
+            found = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(encoding.ids, np.uint32) for encoding in found]
+
     def _object(self, special: str, max_length: int | None) -> Tokenizer:
         tokenizer = self.as_text if special == "text" else self.plain
         if max_length is None:

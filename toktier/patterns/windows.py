@@ -14,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .machine import Machine, closing_pairs
+from ..certificates.relation import derive_relation
+from .machine import Machine
 
 #: Bits of a table's entries: a piece begins here; that depends on more than the window; the stage may be run
 #: apart on what is left of here and on the rest.
@@ -32,7 +33,7 @@ def closing_symbols(machine: Machine, earlier: bool) -> NDArray[np.bool_]:
     """Pairs of symbols between which this stage may be run apart, shape (symbols, symbols)."""
     end = machine.oracle.shape[1] - 1
     closes = np.ones((end + 1, end + 1), np.bool_)
-    closes[:end, :end] = closing_pairs([machine], end)
+    closes[:end, :end] = derive_relation([machine], end).closes
     if not earlier:
         return closes
     return np.block([[closes, np.ones_like(closes)]] * 2)  # where an earlier stage cuts, this one does

@@ -1,0 +1,199 @@
+"""Finding certified cuts in a text: the last one before a place in microseconds, or all of them on arrays."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .barriers import CODE_POINT_BITS
+from .derive import ASK, CLOSES, RESTARTS, Certificate
+from .literals import Literals, beginnings, goes_on, inner_pairs, lies_across, splits
+
+#: Characters that are looked at one by one before arrays take over, and in the first of these; each next one is
+#: as many times longer.
+_NEAR, _BLOCK, _GROWTH = 48, 512, 8
+
+
+class Cuts:
+    """The certified cuts of texts of one artifact; immutable.
+
+    Write F for the ids of a text before post-processing, and G for those of a continuation (F, but a ``Prepend``
+    of the normalizer adds nothing).  A cut p *restarts*: the ids of the text are those left of p followed by
+    ``G(text[p:])``, whatever is appended later; and the ids left of p depend on nothing right of p but
+    ``text[p]``.  Where it *closes*, too, they are ``F(text[:p])``.
+
+    ``refusal`` says why no cut is certified, or is None.
+    """
+
+    def __init__(self, certificate: Certificate, literals: Literals) -> None:
+        self.refusal = certificate.refusal
+        self._certificate = certificate
+        self._literals = literals
+        self._table = certificate.table.tobytes()
+        self._flat = certificate.table.ravel()
+        self._count = len(certificate.table)
+        self._class_of = certificate.class_of
+        self._ascii = certificate.class_of[:256].tobytes().ljust(256, b"\0")
+
+    def last(self, text: str, low: int, high: int, closes: bool = False) -> int | None:
+        """The last certified cut p with ``low < p < high``, or None."""
+        if self.refusal is not None:
+            return None
+        low, place = max(low, 0), min(high, len(text)) - 1
+        bit, ask = int(CLOSES if closes else RESTARTS), int(ASK)
+        table, count, class_ = self._table, self._count, self._class
+        stop = max(low, place - _NEAR)
+        if place > stop:
+            behind = class_(text[place])
+            while place > stop:
+                before = class_(text[place - 1])
+                entry = table[before * count + behind]
+                if entry & bit and (not entry & ask or self._holds(text, place, entry)):
+                    return place
+                behind = before
+                place -= 1
+        block = _BLOCK
+        while place > low:
+            start = max(low, place - block)
+            for found in reversed(self._places(text, start, place + 1, bit)):
+                entry = self._entry(text, found)
+                if not entry & ask or self._holds(text, found, entry):
+                    return found
+            place, block = start, block * _GROWTH
+        return None
+
+    def first(self, text: str, low: int, high: int, closes: bool = False) -> int | None:
+        """The first certified cut p with ``low < p < high``, or None."""
+        if self.refusal is not None:
+            return None
+        low, high = max(low, 0), min(high, len(text))
+        bit, ask, block = int(CLOSES if closes else RESTARTS), int(ASK), _NEAR
+        while low + 1 < high:
+            stop = min(high, low + block + 1)
+            for found in self._places(text, low, stop, bit):
+                entry = self._entry(text, found)
+                if not entry & ask or self._holds(text, found, entry):
+                    return found
+            low, block = stop - 1, block * _GROWTH
+        return None
+
+    def near(self, text: str, place: int, low: int, high: int) -> int | None:
+        """A cut p that closes, with ``low < p < high``: the first behind ``place`` or the last before it."""
+        found = self.first(text, max(low, place - 1), min(high, place + _BLOCK), True)
+        if found is None:
+            found = self.last(text, low, place, True)
+        return self.first(text, max(low, place - 1), high, True) if found is None else found
+
+    def all(self, text: str, closes: bool = False) -> NDArray[np.int64]:
+        """All certified cuts, int64, ascending."""
+        if self.refusal is not None or len(text) < 2:
+            return np.empty(0, np.int64)
+        bit = CLOSES if closes else RESTARTS
+        entries = self._entries(text)
+        found = np.flatnonzero(entries & bit) + 1
+        asked = np.flatnonzero(entries[found - 1] & ASK)
+        if len(asked):
+            kept = np.ones(len(found), np.bool_)
+            kept[asked] = self._all_hold(text, found[asked], entries[found[asked] - 1])
+            found = found[kept]
+        return found
+
+    def is_closing(self, text: str, cut: int) -> bool:
+        """Whether a certified cut closes."""
+        return bool(self._entry(text, cut) & int(CLOSES))
+
+    @cached_property
+    def longest_literal(self) -> int:
+        """The length of the longest added token, in characters."""
+        return max((len(token.content) for token in self._literals.given), default=0)
+
+    # --- one place ----------------------------------------------------------------------------
+
+    def _class(self, char: str) -> int:
+        code = ord(char)
+        return self._ascii[code] if code < 0x80 else int(self._class_of[code])
+
+    def _entry(self, text: str, place: int) -> int:
+        return self._table[self._class(text[place - 1]) * self._count + self._class(text[place])]
+
+    def _holds(self, text: str, place: int, entry: int) -> bool:
+        """What the classes at ``place``, whose entry of the table is given, leave open."""
+        pair = text[place - 1 : place + 1]
+        before, behind = (self._mapped.get(code, code) for code in map(ord, pair))
+        if self._adjacent is not None and before << CODE_POINT_BITS | behind in self._adjacent:
+            return False
+        if chr(before) + chr(behind) in self._blocked:
+            return False
+        if not entry & int(CLOSES) and self._token_behind(text, place, chr(behind)):
+            return False
+        if self._certificate.prefix and self._token_before(text, place, chr(before)):
+            return False
+        parts = self._splits.get(pair)
+        return parts is None or not lies_across(text, place, parts)
+
+    def _token_behind(self, text: str, place: int, normal: str) -> bool:
+        """Whether an added token begins at ``place``, or may; ``normal``: the normalized character there."""
+        given = self._first_given.get(text[place])
+        return normal in self._first_normalized or (given is not None and goes_on(text, place, given))
+
+    def _token_before(self, text: str, place: int, normal: str) -> bool:
+        """Whether an added token ends at ``place``, or may; ``normal``: the normalized character before it."""
+        return normal in self._last_normalized or text.endswith(self._contents, 0, place)
+
+    @cached_property
+    def _contents(self) -> tuple[str, ...]:
+        return tuple(token.content for token in self._literals.given)
+
+    @cached_property
+    def _last_normalized(self) -> frozenset[str]:
+        return frozenset(token.content[-1] for token in self._literals.normalized)
+
+    @cached_property
+    def _first_given(self) -> dict[str, tuple[str, ...]]:
+        return beginnings(self._literals.given)
+
+    @cached_property
+    def _first_normalized(self) -> frozenset[str]:
+        return frozenset(beginnings(self._literals.normalized))
+
+    @cached_property
+    def _splits(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        return splits(self._literals.given)
+
+    @cached_property
+    def _blocked(self) -> frozenset[str]:
+        return inner_pairs(self._literals.normalized)
+
+    @cached_property
+    def _mapped(self) -> dict[int, int]:
+        return dict(self._certificate.mapped.tolist())
+
+    @cached_property
+    def _adjacent(self) -> frozenset[int] | None:
+        pairs = self._certificate.adjacent
+        return frozenset(pairs.tolist()) if len(pairs) else None
+
+    # --- many places --------------------------------------------------------------------------
+
+    def _entries(self, text: str) -> NDArray[np.uint8]:
+        """The table's entries for all neighbours in ``text``."""
+        if text.isascii():
+            classes = np.frombuffer(text.encode("ascii").translate(self._ascii), np.uint8)
+        else:
+            points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+            classes = self._class_of.take(points, mode="clip")
+        pairs = classes[:-1] * np.uint16(self._count)
+        pairs += classes[1:]
+        return self._flat.take(pairs, mode="clip")
+
+    def _places(self, text: str, low: int, high: int, bit: int) -> list[int]:
+        """Places p with ``low < p < high`` whose classes allow a cut, or may."""
+        places: list[int] = (np.flatnonzero(self._entries(text[low:high]) & np.uint8(bit)) + low + 1).tolist()
+        return places
+
+    def _all_hold(self, text: str, places: NDArray[np.int64], entries: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """:meth:`_holds` for many places."""
+        asked = zip(places.tolist(), entries.tolist(), strict=True)
+        return np.fromiter((self._holds(text, place, entry) for place, entry in asked), np.bool_, len(places))

@@ -1,0 +1,215 @@
+"""The certificate of an artifact: which of two neighbouring characters a text may be cut between.
+
+Everything that speaks about a place of a text by its two characters comes together here: the relations of the
+pre-tokenizer (:mod:`~toktier.certificates.relation`) or the barriers of a model without one
+(:mod:`~toktier.certificates.barriers`), the normalizer (:mod:`~toktier.certificates.normalizers`) and the added
+tokens (:mod:`~toktier.certificates.literals`).  Code points that all of them treat alike are a class, and what is
+left is one small table over pairs of classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import UnsupportedPatternError
+from ..normalization import TextNormalizer
+from ..patterns.charsets import CODE_POINTS
+from ..patterns.stages import machines_of
+from ..pipeline import Pipeline
+from ..plan import CertificatePlan, certificate_plan
+from .barriers import CODE_POINT_BITS, adjacent_pairs
+from .literals import Literals, inner_pairs
+from .normalizers import Seams, has_prefix, seams
+from .relation import Relation, derive_relation
+
+#: Bits of a table's entries: a text may be cut here and goes on from its right side; both sides are texts of
+#: their own; only if the very characters at the place, and what lies around it, allow it.
+RESTARTS, CLOSES, ASK = np.uint8(1), np.uint8(2), np.uint8(4)
+
+_MOST_CLASSES = 255
+_MARK = "\u2581"
+#: The atom of all characters that are not told apart, in a certificate about barriers.
+_OTHERS = 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What is derived once per artifact.
+
+    ``refusal``: why no place is certified, or None.  ``prefix``: the normalizer puts something before every text.
+    ``states``: how many a position of a text can have (1 for barriers).  ``atom_of``: uint8 (0x110000,), the
+    atom of each *normalized* code point, and ``restarts``, ``closes``: bool (atoms, atoms).  ``adjacent``: for
+    barriers, see :func:`~toktier.certificates.barriers.adjacent_pairs`; else empty.  ``class_of``: uint8
+    (0x110000,), the class of each raw code point; ``table``: uint8 (classes, classes), bits RESTARTS, CLOSES and
+    ASK.  ``mapped``: int64 (k, 2), the raw code points that the normalizer replaces by another one and beside
+    which a cut may stand.
+    """
+
+    refusal: str | None
+    prefix: bool
+    states: int
+    atom_of: NDArray[np.uint8]
+    restarts: NDArray[np.bool_]
+    closes: NDArray[np.bool_]
+    adjacent: NDArray[np.uint64]
+    class_of: NDArray[np.uint8]
+    table: NDArray[np.uint8]
+    mapped: NDArray[np.int64]
+
+
+def literals_of(pipeline: Pipeline, inert: Mapping[str, NDArray[np.bool_]]) -> Literals:
+    """The added tokens, the normalized ones as the normalizer leaves them."""
+    normalizer = TextNormalizer(pipeline.normalizer, inert=inert)
+    given, normalized = [], []
+    for token in pipeline.added_tokens:
+        if not token.normalized or normalizer.is_identity:
+            given.append(token)
+        else:
+            normalized.append(replace(token, content=normalizer.normalize(token.content)))
+    return Literals(tuple(t for t in given if t.content), tuple(t for t in normalized if t.content))
+
+
+def derive_certificate(
+    pipeline: Pipeline, vocabulary: Mapping[str, int], inert: Mapping[str, NDArray[np.bool_]]
+) -> Certificate:
+    """Derive it, or say in ``refusal`` why that cannot be done."""
+    plan = certificate_plan(pipeline, vocabulary)
+    if isinstance(plan, str):
+        return _refused(plan)
+    seam = seams(pipeline.normalizer, inert)
+    if isinstance(seam, str):
+        return _refused(seam)
+    try:
+        if plan.barriers:
+            adjacent = adjacent_pairs(vocabulary)
+            atom_of, relation = _ascii_atoms(adjacent)
+        else:
+            adjacent = np.empty(0, np.uint64)
+            atom_of, relation = _relation(plan)
+        prefix = has_prefix(pipeline.normalizer)
+        class_of, table = _classes(
+            atom_of, relation, seam, literals_of(pipeline, inert), barriers=plan.barriers, prefix=prefix
+        )
+    except UnsupportedPatternError as problem:
+        return _refused(str(problem))
+    changed = np.flatnonzero(seam.allowed & (seam.mapped != np.arange(CODE_POINTS)))
+    return Certificate(
+        None,
+        prefix,
+        relation.states,
+        atom_of,
+        relation.restarts,
+        relation.closes,
+        adjacent,
+        class_of,
+        table,
+        np.column_stack((changed, seam.mapped[changed])),
+    )
+
+
+def _refused(reason: str) -> Certificate:
+    none = np.zeros((1, 1), np.bool_)
+    atoms = np.zeros(0, np.uint8)
+    return Certificate(
+        reason,
+        False,
+        0,
+        atoms,
+        none,
+        none,
+        np.empty(0, np.uint64),
+        atoms,
+        np.zeros((1, 1), np.uint8),
+        np.empty((0, 2), np.int64),
+    )
+
+
+def _relation(plan: CertificatePlan) -> tuple[NDArray[np.uint8], Relation]:
+    atoms, machines = machines_of(plan.stages)
+    if any(c and m.has_gaps for c, m in zip(plan.covering, machines, strict=True)):
+        raise UnsupportedPatternError("what a Split removes is not a matter of single characters", 0)
+    return atoms.of_code_point, derive_relation(machines, atoms.count)
+
+
+def _ascii_atoms(adjacent: NDArray[np.uint64]) -> tuple[NDArray[np.uint8], Relation]:
+    """Every ASCII character and the word mark for themselves, and all others together.
+
+    Whether two of the latter may be parted is looked up pair by pair, so they count as a pair that may.
+    """
+    atom_of = np.full(CODE_POINTS, _OTHERS, np.uint8)
+    atom_of[:_OTHERS] = np.arange(_OTHERS)
+    atom_of[ord(_MARK)] = _OTHERS + 1
+    first, second = adjacent >> np.uint64(CODE_POINT_BITS), adjacent & np.uint64((1 << CODE_POINT_BITS) - 1)
+    one, other = atom_of[first.astype(np.int64)], atom_of[second.astype(np.int64)]
+    known = (one != _OTHERS) & (other != _OTHERS)
+    apart = np.ones((_OTHERS + 2, _OTHERS + 2), np.bool_)
+    apart[one[known], other[known]] = False
+    return atom_of, Relation(apart, apart, 1)
+
+
+def _classes(
+    atom_of: NDArray[np.uint8],
+    relation: Relation,
+    seam: Seams,
+    literals: Literals,
+    *,
+    barriers: bool,
+    prefix: bool,
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Code points that every condition treats alike, and the table over pairs of them."""
+    features = _features(literals, seam)
+    code = np.where(seam.allowed, atom_of[seam.mapped].astype(np.int64) + 1, 0)
+    for marked in features.values():
+        code = code * 2 + (marked & seam.allowed)
+    kinds, class_of = np.unique(code, return_inverse=True)
+    if len(kinds) > _MOST_CLASSES:
+        raise UnsupportedPatternError("the added tokens and the pre-tokenizer tell too many characters apart", 0)
+    atom = (kinds >> len(features)) - 1
+    bits = {name: (kinds >> shift & 1).astype(np.bool_) for shift, name in enumerate(reversed(features))}
+    before = {name: has[:, None] for name, has in bits.items()}
+    white = bits["white space"]
+
+    usable = (atom >= 0)[:, None] & (atom >= 0)
+    usable &= ~before["word last"] & ~bits["word first"]
+    usable &= ~(before["strip last"] & white | before["white space"] & bits["strip first"])
+    usable &= ~(before["white space"] & white)
+    if prefix:  # what follows an added token, and the white space that goes with it, is a text of its own
+        usable &= ~(before["white space"] & bits["strip last"].any())
+    closes = usable & relation.closes[atom[:, None], atom]
+    # an added token behind the place would end the left side there; if that matters, it must not absorb its way
+    restarts = usable & relation.restarts[atom[:, None], atom] & (closes | ~(white & bits["strip first"].any()))
+
+    ask = before["inside before"] & bits["inside behind"]
+    ask |= before["normalized before"] & bits["normalized behind"]
+    ask |= ~closes & bits["first"]
+    if prefix:
+        ask |= before["last"]
+    if barriers:
+        ask |= (atom == _OTHERS)[:, None] | (atom == _OTHERS)
+    table = restarts * RESTARTS | closes * CLOSES | (restarts & ask) * ASK
+    return class_of.astype(np.uint8), table.astype(np.uint8)
+
+
+def _features(literals: Literals, seam: Seams) -> dict[str, NDArray[np.bool_]]:
+    """What the added tokens find noteworthy about raw code points, bool (0x110000,) each.
+
+    A flag is judged in the text in which its token is found; here in both, to be sure.
+    """
+    edges = {name: _marked(characters) for name, characters in literals.edges().items()}
+    inside, normalized = inner_pairs(literals.given), inner_pairs(literals.normalized)
+    return {name: marked | marked[seam.mapped] for name, marked in edges.items()} | {
+        "inside before": _marked(pair[0] for pair in inside),
+        "inside behind": _marked(pair[1] for pair in inside),
+        "normalized before": _marked(pair[0] for pair in normalized)[seam.mapped],
+        "normalized behind": _marked(pair[1] for pair in normalized)[seam.mapped],
+    }
+
+
+def _marked(characters: Iterable[str]) -> NDArray[np.bool_]:
+    found = np.zeros(CODE_POINTS, np.bool_)
+    found[[ord(char) for char in characters]] = True
+    return found

@@ -1,0 +1,85 @@
+"""Added tokens around a cut: none may lie across it, whatever is appended to the text later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..added_tokens import white_space
+from ..pipeline import AddedToken
+
+
+@dataclass(frozen=True, slots=True)
+class Literals:
+    """The added tokens of an artifact, seen from a cut.
+
+    ``given`` are found in the text as it is, so a cut looks whether one lies across it.  ``normalized`` are found
+    in what a normalizer made of the text: there only the two characters at the cut are known, and pairs of
+    characters that one contains side by side are not cut at all.
+    """
+
+    given: tuple[AddedToken, ...]
+    normalized: tuple[AddedToken, ...]
+
+    @property
+    def absorbs(self) -> bool:
+        """Whether some token takes the white space around it along."""
+        return any(token.lstrip or token.rstrip for token in (*self.given, *self.normalized))
+
+    def edges(self) -> dict[str, frozenset[str]]:
+        """Characters that matter for what stands next to them.
+
+        ``"word first"`` and ``"word last"`` begin and end the tokens that must be words of their own, which is
+        judged by their neighbours; ``"strip first"`` and ``"strip last"`` begin those that absorb the white space
+        before, and end those that absorb it behind.
+        """
+        tokens = (*self.given, *self.normalized)
+        return {
+            "word first": frozenset(t.content[0] for t in tokens if t.single_word),
+            "word last": frozenset(t.content[-1] for t in tokens if t.single_word),
+            "strip first": frozenset(t.content[0] for t in tokens if t.lstrip),
+            "strip last": frozenset(t.content[-1] for t in tokens if t.rstrip),
+            "white space": frozenset(white_space()) if self.absorbs else frozenset(),
+            "first": frozenset(t.content[0] for t in tokens),
+            "last": frozenset(t.content[-1] for t in tokens),
+        }
+
+
+def inner_pairs(tokens: Iterable[AddedToken]) -> frozenset[str]:
+    """All characters that stand side by side in a token, as strings of two."""
+    return frozenset(t.content[i : i + 2] for t in tokens for i in range(len(t.content) - 1))
+
+
+def splits(tokens: Iterable[AddedToken]) -> dict[str, dict[str, tuple[str, ...]]]:
+    """How tokens may lie across a place, by the two characters there.
+
+    For a pair of characters: the parts of tokens up to the place, and for each the parts that go on from it.
+    """
+    found: dict[str, dict[str, list[str]]] = {}
+    for token in tokens:
+        for at in range(1, len(token.content)):
+            pair = token.content[at - 1 : at + 1]
+            found.setdefault(pair, {}).setdefault(token.content[:at], []).append(token.content[at:])
+    return {pair: {left: tuple(rights) for left, rights in parts.items()} for pair, parts in found.items()}
+
+
+def beginnings(tokens: Iterable[AddedToken]) -> dict[str, tuple[str, ...]]:
+    """The tokens by their first character."""
+    found: dict[str, list[str]] = {}
+    for token in tokens:
+        found.setdefault(token.content[0], []).append(token.content)
+    return {first: tuple(contents) for first, contents in found.items()}
+
+
+def goes_on(text: str, place: int, contents: tuple[str, ...]) -> bool:
+    """Whether ``text`` goes on at ``place`` with one of ``contents``, or might if there were more of it."""
+    rest = len(text) - place
+    return any(
+        text.startswith(content, place) or (rest < len(content) and content.startswith(text[place:]))
+        for content in contents
+    )
+
+
+def lies_across(text: str, place: int, parts: dict[str, tuple[str, ...]]) -> bool:
+    """Whether a token lies across ``place``, or would if the text went on; ``parts``: see :func:`splits`."""
+    return any(text.endswith(left, 0, place) and goes_on(text, place, rights) for left, rights in parts.items())

@@ -1,0 +1,148 @@
+"""Where a normalizer works on both sides of a place apart.
+
+For every normalizer that is understood, two tables over code points say enough.  Let a and b be neighbours in a
+raw text that are both *allowed*, and n the normalizer.  Then for every x that ends in a and every y that begins
+with b::
+
+    n(x y) = n(x) n'(y)
+
+where n' is n without its ``Prepend`` steps (a text gets its prefix once, at its start), and the normalized
+characters at the seam are ``mapped[a]`` and ``mapped[b]``.  Step by step:
+
+* A Unicode form: its inert characters (:mod:`~toktier.normalization` has the proof).
+* ``Replace`` of a literal: a match that lay across the seam would hold a or b, so the characters of a longer
+  literal are not allowed.  One character that becomes one character is mapped.
+* ``Replace`` of a pattern: a match consumes, and its assertions look at, members of the pattern's sets only; these
+  are not allowed, and a pattern with negated sets leaves little.
+* ``Lowercase``, ``StripAccents``: the engine works character by character; those that become one character are
+  allowed.
+* ``Strip`` takes white space from the ends of a text: white space is not allowed, so what it takes lies on one
+  side.
+* ``BertNormalizer`` cleans, pads Chinese characters, decomposes (NFD), drops marks and lower-cases.  All but NFD
+  work character by character, and NFD never moves a mark past a starter.  ASCII characters are starters; those
+  that become one character are allowed.
+
+A step sees what the step before it made, hence the tables are composed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..added_tokens import white_space
+from ..errors import UnsupportedPatternError
+from ..normalization import engine_normalizer, left_to_reference
+from ..patterns.charsets import CODE_POINTS, SURROGATES, members
+from ..patterns.syntax import parse, sets_of
+from ..pipeline import Literal, Normalizer, NormalizerSequence, Other, Prepend, Regex, Replace, UnicodeForm
+
+_SEPARATOR = "\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """``allowed``: bool (0x110000,); ``mapped``: int64 (0x110000,), meaningful where allowed."""
+
+    allowed: NDArray[np.bool_]
+    mapped: NDArray[np.int64]
+
+
+def seams(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]]) -> Seams | str:
+    """The two tables, or why there are none.  ``inert``: the tables of the Unicode forms that are used."""
+    reason = left_to_reference(normalizer)
+    if reason is not None:
+        return reason
+    match normalizer:
+        case None | Prepend():
+            return _identity(np.ones(CODE_POINTS, np.bool_))
+        case UnicodeForm(form):
+            return _identity(inert[form])
+        case NormalizerSequence(steps):
+            total = _identity(np.ones(CODE_POINTS, np.bool_))
+            for step in steps:
+                found = seams(step, inert)
+                if isinstance(found, str):
+                    return found
+                total = Seams(total.allowed & found.allowed[total.mapped], found.mapped[total.mapped])
+            return total
+        case Replace(Literal(old), new):
+            return _replace(old, new)
+        case Replace(Regex(source), _):
+            try:
+                sets = sets_of(parse(source))
+            except UnsupportedPatternError as problem:
+                return f"the normalizer's {problem}"
+            return _identity(~np.logical_or.reduce([members(expression) for expression in sets]))
+        case Other("Lowercase" | "StripAccents", source):
+            return _probed(_all_alone(source))
+        case Other("Strip", _):
+            allowed = np.ones(CODE_POINTS, np.bool_)
+            allowed[[ord(char) for char in white_space()]] = False
+            allowed[[code for code in range(0x3001) if chr(code).isspace()]] = False
+            return _identity(allowed)
+        case Other("BertNormalizer", source):
+            normalize = engine_normalizer(source).normalize_str
+            return _probed((code, normalize(chr(code))) for code in range(0x80))
+        case Other(type, _):
+            return f"what the normalizer {type} does around a place is not known here"
+    raise AssertionError(normalizer)
+
+
+def has_prefix(normalizer: Normalizer | None) -> bool:
+    """Whether texts are given a prefix, so that what follows an added token is no continuation."""
+    match normalizer:
+        case NormalizerSequence(steps):
+            return any(map(has_prefix, steps))
+        case Prepend():
+            return True
+    return False
+
+
+def without_prefix(normalizer: Normalizer | None) -> Normalizer | None:
+    """The same without its ``Prepend`` steps."""
+    match normalizer:
+        case NormalizerSequence(steps):
+            kept = (without_prefix(step) for step in steps)
+            return NormalizerSequence(tuple(step for step in kept if step is not None))
+        case Prepend():
+            return None
+    return normalizer
+
+
+def _identity(allowed: NDArray[np.bool_]) -> Seams:
+    return Seams(allowed, np.arange(CODE_POINTS))
+
+
+def _replace(old: str, new: str) -> Seams:
+    found = _identity(np.ones(CODE_POINTS, np.bool_))
+    if len(old) == 1 and len(new) == 1:
+        found.mapped[ord(old)] = ord(new)
+    else:
+        found.allowed[[ord(char) for char in old]] = False
+    return found
+
+
+def _probed(results: Iterable[tuple[int, str]]) -> Seams:
+    """From what the engine makes of single characters."""
+    found = _identity(np.zeros(CODE_POINTS, np.bool_))
+    for code, after in results:
+        if len(after) == 1:
+            found.allowed[code], found.mapped[code] = True, ord(after)
+    return found
+
+
+def _all_alone(source: str) -> Iterator[tuple[int, str]]:
+    """What a normalizer that works character by character makes of each; in groups, which is far quicker."""
+    normalize = engine_normalizer(source).normalize_str
+    codes = [code for code in range(CODE_POINTS) if not SURROGATES.start <= code < SURROGATES.stop]
+    for start in range(0, len(codes), 1024):
+        group = codes[start : start + 1024]
+        results = normalize(_SEPARATOR.join(map(chr, group))).split(_SEPARATOR)
+        if len(results) == len(group):  # the first group holds the separator, and is asked about one by one
+            yield from zip(group, results, strict=True)
+        else:
+            yield from ((code, normalize(chr(code))) for code in group)
