@@ -86,7 +86,7 @@ class Front:
         """Normalize the stretches between the matches, and move the matches along."""
         if not len(found.starts) or self.normalizer.is_substitution:
             # A substitution may do its work inside the matches too: nobody looks there.
-            normal = self.normalizer.normalize(text)
+            normal = (self._continuing if continuing else self.normalizer).normalize(text)
             return (text if normal == text else normal), found
         if len(text) < _SHORT and self.normalizer.leaves_alone(text):
             return text, found
