@@ -123,8 +123,8 @@ class Neighbours:
         edge[words] = edge[-1] = True
         before = data[at[asked] - 1]
         after = data.take(np.append(at, 0)[asked + 1])
-        clash = ~edge[asked] & ~_bit(self.before, row, before)
-        clash |= ~edge[asked + 1] & ~_bit(self.after, row, after)
+        clash = ~edge[asked] & ~has_bit(self.before, row, before)
+        clash |= ~edge[asked + 1] & ~has_bit(self.after, row, after)
         return asked[clash]
 
 
@@ -177,7 +177,8 @@ class WordSymbols(dict[str, _Character]):
         return found
 
 
-def _bit(sets: NDArray[np.uint8], row: NDArray[np.int32], byte: NDArray[np.uint8]) -> NDArray[np.bool_]:
+def has_bit(sets: NDArray[np.uint8], row: NDArray[np.int32], byte: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Whether each ``byte`` is in the set of its ``row``, of :class:`Neighbours`."""
     bits = sets.ravel().take(row.astype(np.int64) * 32 + (byte >> 3))
     return (bits >> (byte & 7) & 1).view(np.bool_)
 
@@ -213,9 +214,10 @@ def _single_tokens(
 ) -> Iterator[tuple[int, int, int, set[int], set[int]]]:
     """Non-ASCII characters whose bytes merge to one token: code point, token, m(c), left and right ends."""
     never = len(merges.left)
-    pairs = zip(merges.left.tolist(), merges.right.tolist(), strict=True)
-    rank_of = dict(zip(pairs, range(never), strict=True))
     lengths = np.diff(tokens.offsets)
+    short = np.flatnonzero(lengths[merges.result] <= 4)  # no other rule applies inside a character
+    pairs = zip(merges.left[short].tolist(), merges.right[short].tolist(), strict=True)
+    rank_of = dict(zip(pairs, short.tolist(), strict=True))
     blob = tokens.blob.tobytes()
     for id in np.flatnonzero(tokens.in_alphabet & (lengths >= 2) & (lengths <= 4)).tolist():
         text = blob[tokens.offsets[id] : tokens.offsets[id + 1]]
@@ -250,8 +252,8 @@ class _LeastRanks:
         self._never = len(merges.left)
         # a rule whose right part begins inside a character never merges across the edge of one
         outside = np.flatnonzero(first[merges.right] & 0xC0 != 0x80)
-        self._left = _grouped(merges.left[outside], first[merges.right[outside]], outside)
-        self._right = _grouped(merges.right, last[merges.left], np.arange(self._never))
+        self._left = _Grouped(merges.left[outside], first[merges.right[outside]], outside)
+        self._right = _Grouped(merges.right, last[merges.left], np.arange(self._never))
 
     def as_left(self, ids: set[int]) -> NDArray[np.int64]:
         """For each byte: over rules with one of ``ids`` on the left and on the right a symbol beginning so."""
@@ -261,21 +263,23 @@ class _LeastRanks:
         """For each byte: over rules with one of ``ids`` on the right and on the left a symbol ending so."""
         return self._over(ids, self._right)
 
-    def _over(self, ids: set[int], group: dict[int, NDArray[np.int64]]) -> NDArray[np.int64]:
+    def _over(self, ids: set[int], rules: _Grouped) -> NDArray[np.int64]:
         least = np.full(256, self._never, np.int64)
-        for id in ids & group.keys():
-            byte, rank = group[id]
+        for id in ids:
+            byte, rank = rules.of(id)
             np.minimum.at(least, byte, rank)
         return least
 
 
-def _grouped(
-    ids: NDArray[np.uint32], byte: NDArray[np.uint8], rank: NDArray[np.int64]
-) -> dict[int, NDArray[np.int64]]:
-    """Rows of (byte, rank) by id."""
-    if len(ids) == 0:
-        return {}
-    order = np.argsort(ids, kind="stable")
-    both = np.stack((byte.astype(np.int64), rank))[:, order]
-    distinct, starts = np.unique(ids[order], return_index=True)
-    return dict(zip(distinct.tolist(), np.split(both, starts[1:], axis=1), strict=True))
+class _Grouped:
+    """Bytes and ranks by id."""
+
+    def __init__(self, ids: NDArray[np.uint32], byte: NDArray[np.uint8], rank: NDArray[np.int64]) -> None:
+        order = np.argsort(ids, kind="stable")
+        self._byte, self._rank = byte[order], rank[order]
+        counts = np.bincount(ids)
+        self._starts = [0, *np.cumsum(counts).tolist()]
+
+    def of(self, id: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        own = slice(*self._starts[id : id + 2]) if id < len(self._starts) - 1 else slice(0)
+        return self._byte[own], self._rank[own]

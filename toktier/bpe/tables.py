@@ -6,9 +6,11 @@ processes (:mod:`toktier.compiled`).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,26 +49,41 @@ class TokenBytes:
 
 def token_bytes(vocabulary: Mapping[str, int], byte_level: bool) -> TokenBytes:
     """Lay out a vocabulary; raises :class:`ArtifactError` for ids that are not small natural numbers."""
-    if any(type(id) is not int for id in vocabulary.values()):
+    if not {*map(type, vocabulary.values())} <= {int}:
         raise ArtifactError("the vocabulary has an id that is not an integer")
     size = max(vocabulary.values(), default=-1) + 1
     if size > 1 << 24 or min(vocabulary.values(), default=0) < 0:
         raise ArtifactError(f"the vocabulary has ids outside 0..{(1 << 24) - 1}")
-    alphabet = {ord(char): byte for char, byte in byte_alphabet().items()}
-    parts = [b""] * size
+    texts = [""] * size
     present = np.zeros(size, np.bool_)
-    in_alphabet = np.zeros(size, np.bool_)
-    known = frozenset(byte_alphabet())
     for text, id in vocabulary.items():
-        present[id] = True
-        if byte_level and known.issuperset(text):
-            in_alphabet[id] = True
-            parts[id] = text.translate(alphabet).encode("latin-1")
-        else:
-            parts[id] = text.encode("utf-8", "surrogatepass")
+        texts[id] = text
+    present[[*vocabulary.values()]] = True
+    in_alphabet = np.zeros(size, np.bool_)
+    if byte_level:
+        shown, in_alphabet = _from_alphabet(texts)
+        in_alphabet &= present
+        for id in np.flatnonzero(present & ~in_alphabet).tolist():
+            shown[id] = texts[id].encode("utf-8", "surrogatepass")
+    else:
+        shown = [text.encode("utf-8", "surrogatepass") for text in texts]
     offsets = np.zeros(size + 1, np.int64)
-    np.cumsum([len(part) for part in parts], out=offsets[1:])
-    return TokenBytes(np.frombuffer(b"".join(parts), np.uint8), offsets, present, in_alphabet)
+    np.cumsum([*map(len, shown)], out=offsets[1:])
+    return TokenBytes(np.frombuffer(b"".join(shown), np.uint8), offsets, present, in_alphabet)
+
+
+def _from_alphabet(texts: list[str]) -> tuple[list[bytes], NDArray[np.bool_]]:
+    """The bytes that texts in the byte alphabet stand for, and which of them are in it."""
+    byte_of = np.zeros(0x110000, np.uint16)
+    byte_of[0x200:] = beyond = 1 << 8
+    byte_of[:0x200] = [byte_alphabet().get(chr(code), beyond) for code in range(0x200)]
+    codes = byte_of[np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)]
+    data = codes.astype(np.uint8).tobytes()
+    ends = np.cumsum([*map(len, texts)])
+    strange = np.searchsorted(ends, np.flatnonzero(codes == beyond), side="right")
+    known = np.ones(len(texts), np.bool_)
+    known[strange] = False
+    return [data[a:b] for a, b in pairwise([0, *ends.tolist()])], known
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +115,24 @@ def merges(model: Mapping[str, Any]) -> Merges:
     else:
         pairs = rules
     try:
-        left = [vocabulary[a] for a, _ in pairs]
-        right = [vocabulary[b] for _, b in pairs]
-        result = [vocabulary[a + b[prefix:]] for a, b in pairs]
-    except (KeyError, ValueError) as problem:
+        if any(len(pair) != 2 for pair in pairs):
+            raise ValueError("a rule names other than two tokens")
+        lefts, rights = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        ends = [right[prefix:] for right in rights] if prefix else rights
+        ids = vocabulary.__getitem__
+        columns = [
+            np.fromiter(map(ids, names), np.uint32, len(pairs))
+            for names in (lefts, rights, map(operator.add, lefts, ends))
+        ]
+    except (KeyError, ValueError, TypeError) as problem:
         raise ArtifactError(
             f"a merge is not a pair of tokens whose concatenation is a token ({type(problem).__name__}: {problem})"
         ) from problem
-    columns = [np.array(column, np.uint32) for column in (left, right, result)]
     key = (columns[0].astype(np.uint64) << np.uint64(32)) | columns[1]
-    _, last_from_end = np.unique(key[::-1], return_index=True)
-    if len(last_from_end) < len(key):
+    if (np.diff(np.sort(key)) == 0).any():
+        _, last_from_end = np.unique(key[::-1], return_index=True)
         kept = np.sort(len(key) - 1 - last_from_end)
         columns = [column[kept] for column in columns]
-        key = key[kept]
     table = hashing.pair_table(columns[0], columns[1], max(vocabulary.values(), default=0) + 1)
     return Merges(columns[0], columns[1], columns[2], table)
 
