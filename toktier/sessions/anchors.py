@@ -84,3 +84,6 @@ class Anchors:
         if at < len(self.positions) and self.positions[at] - position < SPACING:
             return self
         return Anchors(np.insert(self.positions, at, position), np.insert(self.tokens, at, token))
+
+
+NO_ANCHORS = Anchors(np.empty(0, np.int64), np.empty(0, np.int64))

@@ -26,6 +26,8 @@ from .text import BlockText
 _REACH = (64, 1024, 1 << 14)
 #: How often a repair is widened before the reference encodes the whole text.
 _WIDENINGS = 5
+#: A change is repaired from a cut so many characters before it, so that what lies between is checked.
+_CHECKED = 64
 #: Anchors at the end are at least so many characters apart.
 _APART = 4096
 #: Characters whose ids are compared before a widened repair believes an anchor.
@@ -105,9 +107,9 @@ def append(engine: Engine, state: State, new: str) -> Splice:
 
 def change_tail(engine: Engine, state: State, start: int, new: str) -> Splice:
     """Replace everything from ``start`` on."""
-    cut = cut_before(engine, state, start)
+    cut = cut_before(engine, state, start - _CHECKED)
     try:
-        token, _, anchors = locate(engine, state, cut, cut)
+        token, _, anchors = locate(engine, state, cut, max(cut, cut_before(engine, state, start)))
     except _Mismatch:
         return widen(engine, state, start, new)
     state = State(state.text, state.ids, anchors, state.seam)
@@ -140,10 +142,8 @@ def _end(
     if len(window.anchors):
         anchors = anchors.with_anchors(window.anchors, begin, token)
     seam = window_seam(engine, window, begin, total) or state.seam
-    if seam.stop - anchors.last[0] >= _APART:
-        at = seam.stop - begin
-        if engine.cuts.last(window.text, at - 1, at + 1, True) is not None:
-            anchors = anchors.with_anchor(seam.stop, seam.stop_token)
+    if seam.stop - anchors.last[0] >= _APART and engine.cuts.is_closing(window.text, seam.stop - begin):
+        anchors = anchors.with_anchor(seam.stop, seam.stop_token)
     text = state.text.replaced(start, len(state.text), new)
     return Splice(text, token, len(state.ids) - token, window.ids, anchors, seam, path, widenings)
 
@@ -172,7 +172,7 @@ def window_seam(engine: Engine, window: Window, begin: int, total: int) -> Seam 
 def edit(engine: Engine, state: State, start: int, stop: int, new: str) -> Splice:
     """Replace the characters ``start..stop`` by ``new``, something being left after them."""
     size = len(state.text)
-    low = cut_before(engine, state, start)
+    low = cut_before(engine, state, start - _CHECKED)
     high = _cut_after(engine, state, low, start, stop, new)
     if high is None:
         return change_tail(engine, state, start, new + state.text.slice(stop, size))
@@ -210,13 +210,15 @@ def tail_seam(engine: Engine, text: BlockText, anchors: Anchors, total: int) -> 
 def cut_before(engine: Engine, state: State, position: int) -> int:
     """A cut that closes, before ``position``, whatever the text goes on with from there; or the start."""
     for reach in _REACH:
-        begin = max(0, position - reach)
-        found = engine.cuts.last(state.text.slice(begin, position), 0, position - begin, True)
+        low = max(0, position - reach)
+        begin = max(0, low - engine.cuts.longest_literal)
+        found = engine.cuts.last(state.text.slice(begin, position), low - begin, position - begin, True)
         if found is not None:
             return begin + found
-        if not begin:
+        if not low:
             return 0
-    return state.anchors.before(position - _REACH[-1])[0]  # farther away than any added token is long
+    # farther away than any added token is long
+    return state.anchors.before(position - max(_REACH[-1], engine.cuts.longest_literal))[0]
 
 
 def _cut_after(engine: Engine, state: State, low: int, start: int, stop: int, new: str) -> int | None:
@@ -243,7 +245,7 @@ def locate(engine: Engine, state: State, low: int, high: int) -> tuple[int, int,
     Encodes from the anchor before them to ``high``, or from ``low`` to the anchor behind them, whichever is
     shorter, and compares with what is stored.
     """
-    left = state.anchors.before(max(0, low - 1))
+    left = state.anchors.before(low)
     right = state.anchors.after(high + 1) or (len(state.text), len(state.ids))
     if high - left[0] <= right[0] - low:
         begin, end = left[0], high

@@ -16,14 +16,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..pipeline import AddedToken
 from .engine import Engine
 from .repair import Splice, State, tail_seam, window_seam
 
 _WINDOW = 512
 _ATTEMPTS = 6
-#: Characters before the window that a certified cut may depend on (added tokens are shorter).
-_CONTEXT = 1024
 
 
 def token_widths(engine: Engine) -> NDArray[np.int64] | None:
@@ -32,15 +29,12 @@ def token_widths(engine: Engine) -> NDArray[np.int64] | None:
     if engine.refusal is not None or compiled.engine is None or not compiled.engine.byte_level:
         return None
     added = compiled.pipeline.added_tokens
-    if any(token.lstrip or token.rstrip or (token.normalized and not token.content.isascii()) for token in added):
+    normalize = engine.tokenizer._front.normalizer.normalize
+    if any(token.lstrip or token.rstrip or normalize(token.content) != token.content for token in added):
         return None
     widths = np.zeros(engine.tokenizer.vocab_size, np.int64)
     own = np.diff(compiled.tokens.offsets)
     widths[: len(own)] = own
-    return _with_added(widths, added)
-
-
-def _with_added(widths: NDArray[np.int64], added: tuple[AddedToken, ...]) -> NDArray[np.int64]:
     for token in added:
         widths[token.id] = len(token.content.encode("utf-8"))
     return widths
@@ -115,5 +109,5 @@ def _certified(engine: Engine, state: State, begin: int, kept: str, new: str, lo
     """Whether a certified cut lies between the bytes ``low`` and ``high`` of the window, both excluded."""
     data = kept.encode("utf-8")
     first, last = len(data[:low].decode("utf-8")), len(data[:high].decode("utf-8", "ignore"))
-    before = state.text.slice(max(0, begin - _CONTEXT), begin)
+    before = state.text.slice(max(0, begin - engine.cuts.longest_literal), begin)
     return engine.cuts.last(before + kept + new, len(before) + first, len(before) + last) is not None

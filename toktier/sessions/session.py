@@ -121,11 +121,11 @@ class Session:
         self._widths = token_widths(self._engine) if strategy == "search" else None
         self._counters = Counters()
         self._state = State(BlockText(), IdBuffer(NO_IDS), Anchors.start(), Seam())
-        if text != "":
-            self._check_text(text)
+        self._check_text(text)
+        if text:
+            if special == "raise":
+                tokenizer._check(text, special)
             self._apply(repair.opened(self._engine, self._state, text))
-        else:
-            self._check_text(text)
 
     # --- reading ----------------------------------------------------------------------
 
@@ -282,7 +282,6 @@ class Session:
             return Patch(self.count, 0, NO_IDS, "unchanged")
         if self.special == "raise":
             self._raise_special(start, stop, new)
-        counters = self._counters
         splice = None
         if self._engine.refusal is not None:
             splice = repair.whole(self._engine, state, state.text.replaced(start, stop, new), self._engine.refusal)
@@ -295,14 +294,13 @@ class Session:
                 splice = repair.change_tail(self._engine, state, start, new)
             else:
                 splice = repair.edit(self._engine, state, start, stop, new)
-        patch = self._apply(splice)
-        if start == size:
-            counters.appends += 1
-        elif stop == size:
-            counters.tail_changes += 1
+        if splice.path == "append" or start == size:
+            self._counters.appends += 1
+        elif splice.path == "tail" or stop == size:
+            self._counters.tail_changes += 1
         else:
-            counters.edits += 1
-        return patch
+            self._counters.edits += 1
+        return self._apply(splice)
 
     def _apply(self, splice: Splice) -> Patch:
         ids = self._state.ids
@@ -318,10 +316,10 @@ class Session:
 
     def _raise_special(self, start: int, stop: int, new: str) -> None:
         """Raise if the change makes a special token; one cannot lie across a certified cut."""
-        state = self._state
-        low = 0 if self._engine.refusal else repair.cut_before(self._engine, state, start)
-        window = state.text.slice(low, start) + new + state.text.slice(stop, min(len(state.text), stop + 4096))
-        self.tokenizer._check(window, "raise")
+        state, engine = self._state, self._engine
+        low = 0 if engine.refusal else repair.cut_before(engine, state, start)
+        behind = state.text.slice(stop, min(len(state.text), stop + engine.cuts.longest_literal))
+        self.tokenizer._raise_special(state.text.slice(low, start) + new + behind, low)
 
     def _check_type(self, text: object) -> None:
         if not isinstance(text, str):
