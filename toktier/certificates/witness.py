@@ -267,8 +267,9 @@ def _nearest(states: NDArray[np.int64], distance: NDArray[np.int64]) -> np.int64
 def representatives(atom_of: NDArray[np.uint8], atoms: int, allowed: NDArray[np.bool_] | None = None) -> list[str]:
     """A character of each atom, a printable one in ASCII if there is one; ``allowed`` narrows the choice."""
     printable = [*range(0x21, 0x7F), 0x20, 0x0A, 0x0D, 0x09]
-    rest = np.setdiff1d(np.arange(len(atom_of)), [*printable, *range(0xD800, 0xE000)])
-    codes = np.concatenate((printable, rest))
+    rest = np.ones(len(atom_of), np.bool_)
+    rest[[*printable, *range(0xD800, 0xE000)]] = False
+    codes = np.concatenate((printable, np.flatnonzero(rest)))
     if allowed is not None:
         codes = np.concatenate((codes[allowed[codes]], codes[~allowed[codes]]))
     found, first = np.unique(atom_of[codes], return_index=True)
