@@ -41,7 +41,7 @@ from .pipeline import BPE, Pipeline, parse
 from .plan import Plan, make_plan
 
 #: Raise it whenever the meaning of what is stored changes.
-_FORMAT = 14
+_FORMAT = 15
 
 #: The arrays of a certificate.
 _CERTIFICATE = ("atom_of", "restarts", "closes", "adjacent", "class_of", "table", "mapped")

@@ -463,7 +463,7 @@ class Tokenizer:
         without it.  Empty where the artifact is refused; :meth:`explain` says why.
         """
         self._check_chunk(text)
-        return self._cuts.all(text, closes)
+        return self._cuts_and_ends.all(text, closes)
 
     def stream_encoder(
         self, add_special_tokens: bool = True, *, special: Special = "encode", backend: str | None = None
@@ -482,6 +482,12 @@ class Tokenizer:
             why = "the reference alone runs it, and puts a prefix before every text that it is given"
             certificate = replace(certificate, refusal=why)
         return Cuts(certificate, literals_of(self._compiled.pipeline, self._compiled.inert))
+
+    @cached_property
+    def _cuts_and_ends(self) -> Cuts:
+        """The same and the ends of added tokens; for texts in which special tokens count."""
+        literals = literals_of(self._compiled.pipeline, self._compiled.inert)
+        return Cuts(self._compiled.certificate, literals, literals.sure())
 
     def _encode_part(
         self, text: str, special: Special, backend: str | None = None, *, continuing: bool

@@ -61,7 +61,8 @@ def why_no_barriers(model: BPE, vocabulary: Mapping[str, int]) -> str | None:
         return "the model has no token for some bytes, so characters may be dropped or fused"
     if len(set(vocabulary.values())) < len(vocabulary):
         return "two tokens of the model have the same id"
-    for token in vocabulary:
-        if len(token) > len("<0x00>") and _BYTE_TOKEN.search(token):
-            return f"the token {token!r} contains that of a byte, so bytes may be merged"
+    tokens = _SEPARATOR + _SEPARATOR.join(vocabulary) + _SEPARATOR
+    for found in _BYTE_TOKEN.finditer(tokens):
+        if tokens[found.start() - 1] + tokens[found.end()] != 2 * _SEPARATOR:
+            return f"a token contains {found.group()}, that of a byte, so bytes may be merged"
     return None

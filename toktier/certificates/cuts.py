@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .barriers import CODE_POINT_BITS
-from .derive import ASK, CLOSES, RESTARTS, Certificate
+from .derive import ASK, CLOSES, ENDS, RESTARTS, Certificate
 from .literals import Literals, beginnings, goes_on, inner_pairs, lies_across, splits
 
 #: Characters that are looked at one by one before arrays take over, and in the first of these; each next one is
@@ -24,10 +24,13 @@ class Cuts:
     ``G(text[p:])``, whatever is appended later; and the ids left of p depend on nothing right of p but
     ``text[p]``.  Where it *closes*, too, they are ``F(text[:p])``.
 
-    ``refusal`` says why no cut is certified, or is None.
+    ``ends``: added tokens behind which a text is cut, too; they must be sure to be found
+    (:meth:`~toktier.certificates.literals.Literals.sure`).  ``refusal`` says why no cut is certified, or is None.
     """
 
-    def __init__(self, certificate: Certificate, literals: Literals) -> None:
+    def __init__(self, certificate: Certificate, literals: Literals, ends: tuple[str, ...] = ()) -> None:
+        self._ends = frozenset(ends)
+        self._end_lengths = sorted(set(map(len, ends)))
         self.refusal = certificate.refusal
         self._certificate = certificate
         self._literals = literals
@@ -42,7 +45,7 @@ class Cuts:
         if self.refusal is not None:
             return None
         low, place = max(low, 0), min(high, len(text)) - 1
-        bit, ask = int(CLOSES if closes else RESTARTS), int(ASK)
+        bit = self._bits(closes)
         table, count, class_ = self._table, self._count, self._class
         stop = max(low, place - _NEAR)
         if place > stop:
@@ -50,7 +53,7 @@ class Cuts:
             while place > stop:
                 before = class_(text[place - 1])
                 entry = table[before * count + behind]
-                if entry & bit and (not entry & ask or self._holds(text, place, entry)):
+                if entry & bit and self._is_cut(text, place, entry, bit):
                     return place
                 behind = before
                 place -= 1
@@ -58,8 +61,7 @@ class Cuts:
         while place > low:
             start = max(low, place - block)
             for found in reversed(self._places(text, start, place + 1, bit)):
-                entry = self._entry(text, found)
-                if not entry & ask or self._holds(text, found, entry):
+                if self._is_cut(text, found, self._entry(text, found), bit):
                     return found
             place, block = start, block * _GROWTH
         return None
@@ -69,12 +71,11 @@ class Cuts:
         if self.refusal is not None:
             return None
         low, high = max(low, 0), min(high, len(text))
-        bit, ask, block = int(CLOSES if closes else RESTARTS), int(ASK), _NEAR
+        bit, block = self._bits(closes), _NEAR
         while low + 1 < high:
             stop = min(high, low + block + 1)
             for found in self._places(text, low, stop, bit):
-                entry = self._entry(text, found)
-                if not entry & ask or self._holds(text, found, entry):
+                if self._is_cut(text, found, self._entry(text, found), bit):
                     return found
             low, block = stop - 1, block * _GROWTH
         return None
@@ -90,19 +91,20 @@ class Cuts:
         """All certified cuts, int64, ascending."""
         if self.refusal is not None or len(text) < 2:
             return np.empty(0, np.int64)
-        bit = CLOSES if closes else RESTARTS
+        bit = self._bits(closes)
         entries = self._entries(text)
-        found = np.flatnonzero(entries & bit) + 1
-        asked = np.flatnonzero(entries[found - 1] & ASK)
-        if len(asked):
+        found = np.flatnonzero(entries & np.uint8(bit)) + 1
+        unsure = np.flatnonzero(entries[found - 1] & ((ASK | ENDS) if bit & int(ENDS) else ASK))
+        if len(unsure):
             kept = np.ones(len(found), np.bool_)
-            kept[asked] = self._all_hold(text, found[asked], entries[found[asked] - 1])
+            asked = zip(found[unsure].tolist(), entries[found[unsure] - 1].tolist(), strict=True)
+            kept[unsure] = [self._is_cut(text, place, entry, bit) for place, entry in asked]
             found = found[kept]
         return found
 
     def is_closing(self, text: str, cut: int) -> bool:
         """Whether a certified cut closes."""
-        return bool(self._entry(text, cut) & int(CLOSES))
+        return bool(self._entry(text, cut) & int(CLOSES)) or self._token_ends(text, cut)
 
     @cached_property
     def longest_literal(self) -> int:
@@ -117,6 +119,20 @@ class Cuts:
 
     def _entry(self, text: str, place: int) -> int:
         return self._table[self._class(text[place - 1]) * self._count + self._class(text[place])]
+
+    def _bits(self, closes: bool) -> int:
+        """Those of an entry that make a place worth a look."""
+        return int(CLOSES if closes else RESTARTS) | (int(ENDS) if self._ends else 0)
+
+    def _is_cut(self, text: str, place: int, entry: int, bits: int) -> bool:
+        """Whether a place with an entry that has some of ``bits`` is certified."""
+        if entry & bits & ~int(ENDS) and (not entry & int(ASK) or self._holds(text, place, entry)):
+            return True
+        return bool(entry & bits & int(ENDS)) and self._token_ends(text, place)
+
+    def _token_ends(self, text: str, place: int) -> bool:
+        lengths = (length for length in self._end_lengths if length <= place)
+        return any(text[place - length : place] in self._ends for length in lengths)
 
     def _holds(self, text: str, place: int, entry: int) -> bool:
         """What the classes at ``place``, whose entry of the table is given, leave open."""
@@ -192,8 +208,3 @@ class Cuts:
         """Places p with ``low < p < high`` whose classes allow a cut, or may."""
         places: list[int] = (np.flatnonzero(self._entries(text[low:high]) & np.uint8(bit)) + low + 1).tolist()
         return places
-
-    def _all_hold(self, text: str, places: NDArray[np.int64], entries: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """:meth:`_holds` for many places."""
-        asked = zip(places.tolist(), entries.tolist(), strict=True)
-        return np.fromiter((self._holds(text, place, entry) for place, entry in asked), np.bool_, len(places))

@@ -27,8 +27,9 @@ from .normalizers import Seams, has_prefix, seams
 from .relation import Relation, derive_relation
 
 #: Bits of a table's entries: a text may be cut here and goes on from its right side; both sides are texts of
-#: their own; only if the very characters at the place, and what lies around it, allow it.
-RESTARTS, CLOSES, ASK = np.uint8(1), np.uint8(2), np.uint8(4)
+#: their own; only if the very characters at the place, and what lies around it, allow it; whatever the other bits
+#: say, a text may be cut here if an added token ends here that is sure to be found.
+RESTARTS, CLOSES, ASK, ENDS = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
 
 _MOST_CLASSES = 255
 _MARK = "\u2581"
@@ -163,8 +164,8 @@ def _classes(
     """Code points that every condition treats alike, and the table over pairs of them."""
     features = _features(literals, seam)
     code = np.where(seam.allowed, atom_of[seam.mapped].astype(np.int64) + 1, 0)
-    for marked in features.values():
-        code = code * 2 + (marked & seam.allowed)
+    for name, marked in features.items():
+        code = code * 2 + (marked & (seam.allowed | (name == "end")))
     kinds, class_of = np.unique(code, return_inverse=True)
     if len(kinds) > _MOST_CLASSES:
         raise UnsupportedPatternError("the added tokens and the pre-tokenizer tell too many characters apart", 0)
@@ -191,6 +192,8 @@ def _classes(
     if barriers:
         ask |= (atom == _OTHERS)[:, None] | (atom == _OTHERS)
     table = restarts * RESTARTS | closes * CLOSES | (restarts & ask) * ASK
+    if not prefix:
+        table |= before["end"] * ENDS
     return class_of.astype(np.uint8), table.astype(np.uint8)
 
 
@@ -201,7 +204,9 @@ def _features(literals: Literals, seam: Seams) -> dict[str, NDArray[np.bool_]]:
     """
     edges = {name: _marked(characters) for name, characters in literals.edges().items()}
     inside, normalized = inner_pairs(literals.given), inner_pairs(literals.normalized)
+    ends = edges.pop("end")
     return {name: marked | marked[seam.mapped] for name, marked in edges.items()} | {
+        "end": ends,
         "inside before": _marked(pair[0] for pair in inside),
         "inside behind": _marked(pair[1] for pair in inside),
         "normalized before": _marked(pair[0] for pair in normalized)[seam.mapped],

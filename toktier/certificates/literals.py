@@ -42,7 +42,31 @@ class Literals:
             "white space": frozenset(white_space()) if self.absorbs else frozenset(),
             "first": frozenset(t.content[0] for t in tokens),
             "last": frozenset(t.content[-1] for t in tokens),
+            "end": frozenset(content[-1] for content in self.sure()),
         }
+
+    def sure(self, *, special: bool = True) -> tuple[str, ...]:
+        """Tokens that are found wherever their characters stand, so that the text goes on afresh behind them.
+
+        They have no flags, contain and overlap no other token and are not contained in one.  A token that must
+        be a word of its own would look back at them, so there is none.  Without ``special`` only those that are
+        not special.
+        """
+        tokens = [token for token in self.given if not (token.lstrip or token.rstrip or token.single_word)]
+        if any(token.single_word for token in (*self.given, *self.normalized)):
+            return ()
+        absorbed = white_space() if self.absorbs else ""
+        everything = "\x00".join(token.content for token in self.given)
+        tails = {token.content[at:] for token in self.given for at in range(1, len(token.content))}
+        return tuple(
+            token.content
+            for token in tokens
+            if (special or not token.special)
+            and "\x00" not in token.content
+            and token.content[0] not in absorbed
+            and everything.count(token.content) == 1
+            and not any(token.content[:at] in tails for at in range(1, len(token.content)))
+        )
 
 
 def inner_pairs(tokens: Iterable[AddedToken]) -> frozenset[str]:
