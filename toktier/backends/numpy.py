@@ -34,7 +34,10 @@ class NumpyBackend:
         if not text.text:
             return NO_IDS, NO_POSITIONS
         encoded = self._splitting.read(text)
-        starts = self._splitting.starts(text, encoded.atoms)
+        barriers = NO_POSITIONS
+        if self._pieces.barriers is not None and encoded.points is not None:
+            barriers = self._pieces.barriers.find(encoded.points)
+        starts = self._splitting.starts(text, encoded.atoms, barriers)
         added = NO_POSITIONS
         if len(text.ids):
             added = np.flatnonzero(encoded.atoms.take(starts) == self._end)

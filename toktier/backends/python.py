@@ -6,11 +6,13 @@ encoded by exact BPE.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from itertools import accumulate, chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bpe.barriers import Barriers
 from ..bpe.memo import Memo
 from ..bpe.pieces import PieceEncoder
 from ..compiled import Split
@@ -21,6 +23,8 @@ from .splitting import Splitting
 #: For texts of at least this many characters the pieces are found on arrays, as the ``numpy`` backend does: three
 #: times as fast as the pattern, which stays the way for short texts and for :meth:`PythonBackend.piece_starts`.
 _LONG = 1 << 15
+#: Shorter texts are not cut at barriers.
+_WORTH = 40
 
 
 class PythonBackend:
@@ -30,11 +34,13 @@ class PythonBackend:
 
     def __init__(self, split: Split, pieces: PieceEncoder) -> None:
         self._split = split
+        self._barriers = pieces.barriers
         self._splitting = Splitting(split)
         self._memo = Memo(pieces.encode)
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        pieces, before = (self._pieces if len(text.text) < _LONG else self._pieces_by_arrays)(text)
+        cut = self._pieces if len(text.text) < _LONG else self._pieces_by_arrays
+        pieces, before = cut(text, self._barriers)
         encoded = self._memo.encode(pieces)
         if not before:
             return np.frombuffer(bytearray().join(encoded), np.uint32), NO_POSITIONS
@@ -50,14 +56,18 @@ class PythonBackend:
         return np.frombuffer(bytearray().join(woven), np.uint32), np.array(places, np.int64)
 
     def piece_starts(self, text: PreparedText) -> NDArray[np.int64]:
-        pieces, before = self._pieces(text)
+        pieces, before = self._pieces(text, None)
         lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
         lengths = np.insert(lengths, before, text.stops - text.starts)
         return np.cumsum(lengths) - lengths
 
-    def _pieces(self, text: PreparedText) -> tuple[list[str], list[int]]:
-        """The pieces of all stretches between added tokens, and how many come before each added token."""
-        stand_in, is_wide = self._stand_in(text.text)
+    def _pieces(self, text: PreparedText, barriers: Barriers | None) -> tuple[list[str], list[int]]:
+        """The pieces of all stretches between added tokens, cut further at ``barriers`` where that pays, and how many
+        come before each added token."""
+        stand_in, points = self._stand_in(text.text)
+        further: list[int] = []
+        if points is not None and barriers is not None and len(points) >= _WORTH:
+            further = barriers.find(points).tolist()
         pieces: list[str] = []
         before: list[int] = []
         starts, stops = [0, *text.stops.tolist()], [*text.starts.tolist(), len(text.text)]
@@ -65,7 +75,9 @@ class PythonBackend:
             found = self._cut(stand_in, start, stop)
             if stand_in is not text.text:
                 ends = list(accumulate(map(len, found), initial=start))
-                if is_wide:
+                if points is not None:
+                    inside = further[bisect_right(further, start) : bisect_left(further, stop)]
+                    ends = sorted({*ends, *inside}) if inside else ends
                     found = [text.text[a:b] for a, b in pairwise(ends)]
                 else:
                     for i in [i for i, piece in enumerate(found) if not piece.isascii()]:
@@ -74,9 +86,13 @@ class PythonBackend:
             before.append(len(pieces))
         return pieces, before[:-1]
 
-    def _pieces_by_arrays(self, text: PreparedText) -> tuple[list[str], list[int]]:
+    def _pieces_by_arrays(self, text: PreparedText, barriers: Barriers | None) -> tuple[list[str], list[int]]:
         """The same, by the machine instead of the pattern."""
-        starts = self._splitting.starts(text, self._splitting.read(text).atoms)
+        encoded = self._splitting.read(text)
+        further = NO_POSITIONS
+        if encoded.points is not None and barriers is not None:
+            further = barriers.find(encoded.points)
+        starts = self._splitting.starts(text, encoded.atoms, further)
         stops = np.append(starts[1:], len(text.text))
         added = np.searchsorted(starts, text.starts)
         kept = np.ones(len(starts), np.bool_)
@@ -84,15 +100,15 @@ class PythonBackend:
         spans = zip(starts[kept].tolist(), stops[kept].tolist(), strict=True)
         return [text.text[a:b] for a, b in spans], (added - np.arange(len(added))).tolist()
 
-    def _stand_in(self, text: str) -> tuple[str, bool]:
-        """What the patterns run over (:mod:`toktier.patterns.stdlib`); and whether little of it is ASCII."""
+    def _stand_in(self, text: str) -> tuple[str, NDArray[np.uint32] | None]:
+        """What the patterns run over (:mod:`toktier.patterns.stdlib`); and the code points if many are not ASCII."""
         if text.isascii():
-            return text, False
+            return text, None
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         wide = np.flatnonzero(points >= STAND_IN)
         codes = points.astype(np.uint8)
         codes[wide] = self._split.atom_of[points[wide]] + np.uint8(STAND_IN)
-        return codes.tobytes().decode("latin-1"), len(wide) > len(text) // 4
+        return codes.tobytes().decode("latin-1"), points if len(wide) > len(text) // 4 else None
 
     def _cut(self, text: str, start: int, stop: int) -> list[str]:
         """Pieces of ``text[start:stop]``: each stage cuts the pieces of the one before."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..bpe.memo import ranges
 from ..compiled import Split
-from ..segments import PreparedText
+from ..segments import NO_POSITIONS, PreparedText
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class EncodedText:
 
     data: bytes  # UTF-8
     atoms: NDArray[np.uint8]  # (characters,)
+    points: NDArray[np.uint32] | None = None  # code points, if many are beyond ASCII
     wide: NDArray[np.int64] | None = None
     extra: NDArray[np.int64] | None = None
     at_byte: NDArray[np.int64] | None = None
@@ -50,7 +51,7 @@ class Splitting:
         """The text in the forms that the steps need; raises ``UnicodeEncodeError`` for a lone surrogate."""
         data = text.text.encode("utf-8")
         atoms: NDArray[np.uint8]
-        wide = extra = at_byte = None
+        wide = extra = at_byte = many = None
         if len(data) == len(text.text):
             atoms = np.frombuffer(data.translate(self._ascii_atoms), np.uint8)
         else:
@@ -65,15 +66,22 @@ class Splitting:
                 atoms[wide] = self._split.atom_of[own]
             else:
                 atoms = self._split.atom_of.take(points, mode="clip")
+                many = points
                 at_byte = np.flatnonzero(np.frombuffer(data, np.int8) >= -64)  # not a continuation byte
         if len(text.starts):
             atoms = atoms if atoms.flags.writeable else atoms.copy()
             atoms[ranges(text.starts, text.stops - text.starts)] = self._split.splitter.end
-        return EncodedText(data, atoms, wide, extra, at_byte)
+        return EncodedText(data, atoms, many, wide, extra, at_byte)
 
-    def starts(self, text: PreparedText, atoms: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Where pieces begin, an added token being one piece: characters, int64."""
+    def starts(
+        self, text: PreparedText, atoms: NDArray[np.uint8], barriers: NDArray[np.int64] = NO_POSITIONS
+    ) -> NDArray[np.int64]:
+        """Where pieces begin, an added token being one piece: characters, int64.
+
+        ``barriers``: where to cut them further.
+        """
         begins = self._split.splitter.piece_starts(atoms)
+        begins[barriers] = True
         if len(text.starts):
             begins[ranges(text.starts, text.stops - text.starts)] = False
             begins[text.starts] = True

@@ -21,6 +21,8 @@ MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SECOND = np.uint64(0xC2B2AE3D27D4EB4F)
 _HINT_BITS = 22
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
+# the same as Python's integers, which are faster one by one
+_ABSENT_INT, _MULTIPLIER_INT, _SECOND_INT, _EMPTY_INT = map(int, (ABSENT, MULTIPLIER, _SECOND, _EMPTY))
 
 Words = NDArray[np.uint64]
 
@@ -129,16 +131,18 @@ class KeyReader:
         # numpy's arrays are buffers, and reading single items is faster through a memoryview
         self._low, self._high = memoryview(table.low), memoryview(table.high)  # type: ignore[arg-type]
         self._ids = memoryview(table.ids)  # type: ignore[arg-type]
-        self._down = 64 - (len(table.ids).bit_length() - 1)
+        self._mask = len(table.ids) - 1
+        self._down = 64 - self._mask.bit_length()
 
     def find(self, low: int, high: int) -> int | None:
         """The id of a key, or None."""
-        slot = ((high * int(_SECOND) ^ low) * int(MULTIPLIER) & int(_EMPTY)) >> self._down
-        while (id := self._ids[slot]) != int(ABSENT):
-            if self._low[slot] == low and self._high[slot] == high:
-                return int(id)
-            slot = (slot + 1) & (len(self._ids) - 1)
-        return None
+        slot = ((high * _SECOND_INT ^ low) * _MULTIPLIER_INT & _EMPTY_INT) >> self._down
+        while self._low[slot] != low or self._high[slot] != high:
+            if self._ids[slot] == _ABSENT_INT:
+                return None
+            slot = (slot + 1) & self._mask
+        id: int = self._ids[slot]
+        return None if id == _ABSENT_INT else id
 
 
 def key_table(low: Words, high: Words, ids: NDArray[np.uint32]) -> KeyTable:

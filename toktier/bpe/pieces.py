@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from .barriers import Barriers
 from .batch import merge_words, word_bounds
 from .hashing import ABSENT, KeyReader, KeyTable
 from .memo import IdsAndCounts, ranges
@@ -36,13 +37,15 @@ class PieceTables:
 
     ``whole`` finds pieces of up to :data:`~toktier.bpe.tables.SHORT` bytes that are one token.  ``whole_long``
     holds longer ones, but only those that merging does not make (which a model with ``ignore_merges`` takes all
-    the same).
+    the same).  ``barriers``: where a piece may be cut further and its parts encoded like pieces; None where that is
+    not known to be exact.
     """
 
     merges: Merges
     first: FirstSymbols
     whole: KeyTable
     whole_long: dict[bytes, int]
+    barriers: Barriers | None
 
 
 def long_tokens(tokens: TokenBytes, wanted: NDArray[np.bool_]) -> dict[bytes, int]:
@@ -62,6 +65,7 @@ class PieceEncoder:
 
     def __init__(self, tables: PieceTables, reference: Callable[[bytes], list[int]]) -> None:
         self.tables = tables
+        self.barriers = tables.barriers
         self._reference = reference
         self._ranks = PairRanks(tables.merges.table)
         self._whole = KeyReader(tables.whole)

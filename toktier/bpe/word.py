@@ -13,6 +13,7 @@ from .hashing import ABSENT, MULTIPLIER, PairTable
 
 NO_RULE = int(ABSENT)
 _ALL_ONES = (1 << 64) - 1
+_MULTIPLIER = int(MULTIPLIER)  # Python's own integers: numpy's are slow one by one
 
 
 class PairRanks(dict[int, int]):
@@ -24,17 +25,22 @@ class PairRanks(dict[int, int]):
     def __init__(self, table: PairTable, limit: int = 1 << 18) -> None:
         super().__init__()
         self.shift = table.id_bits
-        self._entries = memoryview(table.entries)  # type: ignore[arg-type]  # numpy arrays are buffers
+        # numpy's arrays are buffers, and reading single items is faster through a memoryview
+        self._entries = memoryview(table.entries)  # type: ignore[arg-type]
         self._rank_bits = table.rank_bits
-        self._down = 64 - (len(table.entries).bit_length() - 1)
+        self._rank_mask = (1 << table.rank_bits) - 1
+        self._slot_mask = len(table.entries) - 1
+        self._down = 64 - self._slot_mask.bit_length()
         self._limit = limit
 
     def __missing__(self, key: int) -> int:
-        slot = (key * int(MULTIPLIER) & _ALL_ONES) >> self._down
-        mask = len(self._entries) - 1
-        while (entry := self._entries[slot]) != _ALL_ONES and entry >> self._rank_bits != key:
-            slot = (slot + 1) & mask
-        rank = NO_RULE if entry == _ALL_ONES else entry & ((1 << self._rank_bits) - 1)
+        slot = (key * _MULTIPLIER & _ALL_ONES) >> self._down
+        rank = NO_RULE
+        while (entry := self._entries[slot]) != _ALL_ONES:
+            if entry >> self._rank_bits == key:
+                rank = entry & self._rank_mask
+                break
+            slot = (slot + 1) & self._slot_mask
         if len(self) >= self._limit:
             self.clear()
         self[key] = rank
@@ -49,17 +55,14 @@ def merge_word(symbols: list[int], ranks: PairRanks, results: Sequence[int]) -> 
     """
     shift = ranks.shift
     pairs = [ranks[a << shift | b] for a, b in pairwise(symbols)]
-    while pairs:
-        rank = min(pairs)
-        if rank == NO_RULE:
-            break
+    while pairs and (rank := min(pairs)) != NO_RULE:
         at = pairs.index(rank)
-        symbols[at : at + 2] = [results[rank]]
-        if at + 1 < len(pairs):
-            pairs[at + 1] = ranks[symbols[at] << shift | symbols[at + 1]]
-        if at > 0:
-            pairs[at - 1] = ranks[symbols[at - 1] << shift | symbols[at]]
-        del pairs[at]
+        symbol = symbols[at] = results[rank]
+        del symbols[at + 1], pairs[at]
+        if at < len(pairs):
+            pairs[at] = ranks[symbol << shift | symbols[at + 1]]
+        if at:
+            pairs[at - 1] = ranks[symbols[at - 1] << shift | symbol]
     return symbols
 
 
