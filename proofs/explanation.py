@@ -1,7 +1,7 @@
 """Character by character: what the spec and the machines know, and what follows.
 
-For one text of one family, everything that a proof is about is put side by side: the class and the two folds of the
-spec, the two states of each machine, whether a piece begins, and whether the text may be cut.
+For one text of one family, everything that a proof is about is put side by side: the class and the two folds of
+the spec, the two states of each machine, whether a piece begins, and whether the text may be cut.
 """
 
 from __future__ import annotations

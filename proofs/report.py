@@ -49,8 +49,15 @@ class Line:
         return "REFUTED" if self.failures else self.without_failures
 
 
-def prove_family(name: str) -> Line:
-    """A family of the spec: equal to its machine, its table sound, its machine's cuts proved, the engine's too."""
+#: How many characters of texts are compared with an engine: for stages that are new, and for others.
+_MANY, _FEW = 330_000, 80_000
+
+
+def prove_family(name: str, characters: int = _MANY) -> Line:
+    """A family of the spec: equal to its machine, its table of pairs sound, and all that holds for its machine.
+
+    ``characters``: of texts that are compared with the engine.
+    """
     began = time.perf_counter()
     subject = families.subject_of(FAMILIES[name])
     found = families.prove_equivalence(subject)
@@ -66,7 +73,7 @@ def prove_family(name: str) -> Line:
     if restarts or closes:
         remarks.append(f"not in the table: {_listed(restarts)} restart, {_listed(closes)} close")
     engine = engine_of(subject.family.patterns)
-    line = _prove_stages(Line("family", name), subject.stages, engine)
+    line = _prove_stages(Line("family", name), subject.stages, engine, characters)
     return replace(
         line,
         failures=(*failures, *line.failures),
@@ -84,7 +91,7 @@ def _spell(stages: Stages, witness: Witness) -> str:
     return f"{witness.reason}, " + " | ".join(repr(text) for text in texts if text)
 
 
-def _prove_stages(line: Line, stages: Stages, engine: PreTokenizerEngine) -> Line:
+def _prove_stages(line: Line, stages: Stages, engine: PreTokenizerEngine, characters: int = _MANY) -> Line:
     """What holds for any pre-tokenizer: the relation is the one by definition, and the engine agrees."""
     cuts, derived = cuts_of(stages), derive_relation(stages.machines, stages.atoms.count)
     failures: list[str] = []
@@ -99,7 +106,7 @@ def _prove_stages(line: Line, stages: Stages, engine: PreTokenizerEngine) -> Lin
         missed = int((ours & ~theirs).sum())
         if missed:
             remarks.append(f"{missed} pairs of which the derivation does not know that each {what}")
-    line, removed = _sampled(line, stages, engine)
+    line, removed = _sampled(line, stages, engine, characters)
     if not removed:
         every = [*cuts.not_restarting.values(), *cuts.not_closing.values()]
         wrong = [witness for witness in every if not shows(engine, stages, witness)]
@@ -113,9 +120,7 @@ def _prove_stages(line: Line, stages: Stages, engine: PreTokenizerEngine) -> Lin
     )
 
 
-def _sampled(
-    line: Line, stages: Stages, engine: PreTokenizerEngine, characters: int = 400_000
-) -> tuple[Line, int]:
+def _sampled(line: Line, stages: Stages, engine: PreTokenizerEngine, characters: int) -> tuple[Line, int]:
     """The machine against the engine; and how many atoms that leaves out of the text."""
     sample = compare_with_engine(stages, engine, characters=characters)
     failures, remarks = line.failures, line.remarks
@@ -169,7 +174,7 @@ def prove_tokenizers(subjects: Sequence[tuple[str, artifacts.Subject]], family: 
             proved = line = _prove_stages(line, stages, subject.engine())
         else:
             line = replace(line, restarts=proved.restarts, closes=proved.closes)
-            line, _ = _sampled(line, stages, subject.engine(), 80_000)
+            line, _ = _sampled(line, stages, subject.engine(), _FEW)
             line = replace(line, remarks=(f"the stages of {proved.name}", *line.remarks))
         lines.append(replace(line, seconds=time.perf_counter() - began))
     return lines

@@ -18,6 +18,8 @@ from .stages import SEPARATOR, Stages, piece_starts
 
 #: Of the random texts: how many, and how long.
 _RANDOM = (1500, 40)
+#: Where there are few atoms, longer strings than this add nothing.
+_LONGEST = 7
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def compare_with_engine(
 def _texts(count: int, characters: int, random: np.random.Generator) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Strings of atoms, shape (texts, length), with the length up to which they are all there are."""
     length = 1
-    while length == 1 or count**length * (length + 1) <= characters:
+    while length == 1 or (length <= _LONGEST and count**length * (length + 1) <= characters):
         numbers = np.arange(count**length)
         yield length, np.stack([numbers // count**i % count for i in range(length)], axis=1).astype(np.uint8)
         length += 1
