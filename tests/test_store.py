@@ -504,9 +504,9 @@ def test_sessions_that_nobody_comes_back_to_expire() -> None:
 
 def test_the_books_balance() -> None:
     clock, random_ = Clock(), random.Random(8)
-    store = SessionStore(clock=clock, max_bytes=400_000, ttl=50)
+    store = SessionStore(clock=clock, max_bytes=150_000, ttl=40)
     texts = [transcript(seed, 10_000) for seed in range(4)]
-    for _ in range(300):
+    for _ in range(150):
         name = random_.choice([None, *"abcdefgh"])
         size = random_.choice([0, 5, 200, 3_000, 9_000])
         text = random_.choice(texts)[:size] + random_.choice(["", "x", "yz"])
@@ -515,11 +515,11 @@ def test_the_books_balance() -> None:
             store.discard(random_.choice("abc"))
         clock.now += random_.choice([0, 1, 10])
         entries = store._kept.values()
-        assert store.counters.bytes == sum(entry.nbytes for entry in entries) <= 400_000
+        assert store.counters.bytes == sum(entry.nbytes for entry in entries) <= 150_000
         known = {owner for owners in store._index._owners.values() for owner in owners}
         assert known == {entry for entry in entries if len(entry.text)}
     assert store.counters.evictions and store.counters.expirations
-    clock.now += 51
+    clock.now += 41
     store.session(TOK, "last")
     assert len(store) == 1 and not store._index._owners
 

@@ -365,7 +365,7 @@ COLUMNS = {
     "sessions": ("id", "fingerprint", "name", "maker", "characters", "tokens", "changes", "digest", "used"),
     "changes": (*("session", "number", "start", "removed", "text", "first_id", "removed_ids", "ids", "digest"),),
 }
-VALUES = [0, 1, 2, -1, 7, 1 << 40, 0.5, -1e300, 9e999, "", "x", b"", b"\xff\xfe", b"\0" * 16, b"x" * 4_000]
+VALUES = [0, 1, 2, -1, 1 << 40, 0.5, 9e999, "", "x", b"", b"\xff\xfe", b"\0" * 16]
 
 
 @pytest.fixture(scope="module")
@@ -499,7 +499,7 @@ def _check_bytes(made: bytes, path: Path, count: int, seed: int) -> None:
 
 
 def test_any_byte_may_be_damaged(made: bytes, path: Path) -> None:
-    _check_bytes(made, path, 120, 1)
+    _check_bytes(made, path, 80, 1)
 
 
 @pytest.mark.campaign

@@ -64,7 +64,7 @@ CREATE TABLE changes (
 #: Bytes of the smallest database.
 _SMALLEST = 512
 #: Seconds to wait for another process that is writing.
-_PATIENCE = 5.0
+_PATIENCE = 15.0
 #: What a change costs in the file besides its text and ids, in bytes.
 _ROW = 160
 #: The write-ahead log is cut back to this size when its contents have been moved into the file.

@@ -256,20 +256,18 @@ class SessionStore:
         point: Checkpoint | None = None
         if found is not None:
             with contextlib.suppress(SessionUnavailableError), self._using(found) as session:
-                seen = session.checkpoint()
-                if seen.text.common_prefix(text) >= length:
-                    if len(text) == len(seen.text) == length:
-                        self._count("hits")
-                        return _prompt(session, add_special_tokens)
-                    point = seen
-                    entry.text, entry.marks = found.text, found.marks
+                point = session.checkpoint()
+                if len(text) == len(point.text) == point.text.common_prefix(text):
+                    self._count("hits")
+                    return _prompt(session, add_special_tokens)
+                entry.text, entry.marks = found.text, found.marks
         if found is None or point is None:
             entry.session = Session(tokenizer, special=special)
             entry.session.update(text)
             self._count("misses")
         else:
             entry.session = Session.from_checkpoint(tokenizer, point, special=special)
-            patch = entry.session.update(text)
+            patch = entry.session.update(text)  # compares every character: what was found is only a proposal
             self._count("hits")
             if found.by_content and len(point.text) <= length + BLOCK:  # continued, not branched
                 with found.lock:
