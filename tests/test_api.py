@@ -360,9 +360,9 @@ _IMPORT = """
 import sys, time
 import numpy
 before = set(sys.modules)
-start = time.perf_counter()
+start = time.process_time()
 import toktier
-taken = time.perf_counter() - start
+taken = time.process_time() - start
 heavy = {"jax", "jaxlib", "tokenizers", "huggingface_hub", "transformers", "regex", "rich", "requests", "httpx"}
 loaded = {name.partition(".")[0] for name in sys.modules}
 assert not heavy & loaded, heavy & loaded
@@ -373,13 +373,10 @@ print(taken)
 
 
 def test_import_is_light() -> None:
-    for _ in range(3):  # another try if the machine was busy
-        started = time.perf_counter()
-        run = subprocess.run([sys.executable, "-c", _IMPORT], cwd=ROOT, capture_output=True, text=True, timeout=60)
-        assert run.returncode == 0, run.stderr
-        if float(run.stdout) < 0.2:
-            return
-    pytest.fail(f"`import toktier` took {run.stdout.strip()} s of {time.perf_counter() - started:.2f} s")
+    """Under 0.2 s of the processor's time, which does not count what else the machine is doing."""
+    run = subprocess.run([sys.executable, "-c", _IMPORT], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    assert float(run.stdout) < 0.2
 
 
 def test_names_of_the_module() -> None:

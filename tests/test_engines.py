@@ -317,7 +317,7 @@ def test_count_reads_only_as_far_as_needed(embedded: str, backend: str, monkeypa
     seen: list[int] = []
     prepare = Tokenizer._prepare
     monkeypatch.setattr(
-        Tokenizer, "_prepare", lambda self, text, special: seen.append(len(text)) or prepare(self, text, special)
+        Tokenizer, "_prepare", lambda self, text, *how: seen.append(len(text)) or prepare(self, text, *how)
     )
     text = "All work and no play makes Jack a dull boy.\n" * 50_000
     assert tok.count(text, 1_000, backend=backend) == 1_001
