@@ -18,7 +18,7 @@ import numpy as np
 
 from toktier import cache
 from toktier.compiled import derived
-from toktier.patterns.charsets import DIGITS, engine_version, probe
+from toktier.patterns.charsets import DIGITS, PUNCTUATION, WHITE_SPACE, engine_version, probe
 from toktier.registry import embedded_names, resolve
 
 DATA = Path(__file__).parent.parent / "toktier" / "data"
@@ -28,7 +28,7 @@ SOURCES = (
     *(rf"\p{{{name}}}" for name in ("L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "Nd", "P", "S", "Z", "Han")),
     *(rf"\{letter}" for letter in "sdw"),
     *(f"(?i:{letter})" for letter in "sdmtlrve"),
-    DIGITS,
+    *(DIGITS, WHITE_SPACE, PUNCTUATION),
 )
 
 Content = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]

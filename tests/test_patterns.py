@@ -20,7 +20,7 @@ from toktier.errors import UnsupportedPatternError
 from toktier.patterns import lanes, stdlib, windows
 from toktier.patterns.atoms import Atoms, atoms_of
 from toktier.patterns.behaviors import pieces_of
-from toktier.patterns.charsets import CODE_POINTS, DIGITS, members, probe
+from toktier.patterns.charsets import CODE_POINTS, DIGITS, PUNCTUATION, WHITE_SPACE, members, probe
 from toktier.patterns.lanes import Splitter
 from toktier.patterns.machine import closing_pairs, derive
 from toktier.patterns.syntax import Property, parse, sets_of
@@ -271,8 +271,8 @@ def test_patterns_beyond_the_field(pattern: str) -> None:
 def test_behaviors(pattern: str, behavior: str, invert: bool) -> None:
     stages = Stages(pattern, behavior=behavior, invert=invert)
     random_ = random.Random(pattern)
-    texts = ["", *map("".join, product("abc\n", repeat=4))]
-    texts += ["".join(random_.choices("abc \n1'", k=random_.randrange(5, 40))) for _ in range(50)]
+    texts = ["", *map("".join, product("abc\n", repeat=3))]
+    texts += ["".join(random_.choices("abc \n1'", k=random_.randrange(4, 40))) for _ in range(50)]
     for text in texts:
         stages.assert_right(text)
 
@@ -577,6 +577,19 @@ def test_digits_are_rust_numbers() -> None:
     for code in sample:
         assert (len(digits.pre_tokenize_str(f"a{chr(code)}b")) == 3) == inside[code], hex(code)
     assert np.array_equal(members(Property(DIGITS)), inside)
+
+
+@pytest.mark.parametrize(("source", "kept"), [(WHITE_SPACE, 2), (PUNCTUATION, 3)])
+def test_sets_of_bert(source: str, kept: int) -> None:
+    """White space between two letters is removed, punctuation is a piece."""
+    inside, space = probe(source), members(Property(WHITE_SPACE))
+    sample = [*np.flatnonzero(inside).tolist(), *random.Random(8).sample(range(0xD800), 1_500)]
+    for code in sample:
+        pieces = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(f"a{chr(code)}b")
+        assert (len(pieces) == kept) == inside[code], hex(code)
+        if source == WHITE_SPACE:
+            assert (len(pre_tokenizers.WhitespaceSplit().pre_tokenize_str(f"a{chr(code)}b")) == 2) == space[code]
+    assert np.array_equal(members(Property(source)), inside)
 
 
 @settings(max_examples=30)

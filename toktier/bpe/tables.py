@@ -115,7 +115,7 @@ def merges(model: Mapping[str, Any]) -> Merges:
     else:
         pairs = rules
     try:
-        if any(len(pair) != 2 for pair in pairs):
+        if {*map(len, pairs)} - {2}:
             raise ValueError("a rule names other than two tokens")
         lefts, rights = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         ends = [right[prefix:] for right in rights] if prefix else rights
