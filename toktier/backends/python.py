@@ -62,8 +62,10 @@ class PythonBackend:
         return np.cumsum(lengths) - lengths
 
     def _pieces(self, text: PreparedText, barriers: Barriers | None) -> tuple[list[str], list[int]]:
-        """The pieces of all stretches between added tokens, cut further at ``barriers`` where that pays, and how many
-        come before each added token."""
+        """The pieces of all stretches between added tokens, and how many come before each added token.
+
+        Where that pays, pieces are cut further at ``barriers``.
+        """
         stand_in, points = self._stand_in(text.text)
         further: list[int] = []
         if points is not None and barriers is not None and len(points) >= _WORTH:
@@ -101,7 +103,7 @@ class PythonBackend:
         return [text.text[a:b] for a, b in spans], (added - np.arange(len(added))).tolist()
 
     def _stand_in(self, text: str) -> tuple[str, NDArray[np.uint32] | None]:
-        """What the patterns run over (:mod:`toktier.patterns.stdlib`); and the code points if many are not ASCII."""
+        """What the patterns run over (:mod:`toktier.patterns.stdlib`), and code points if many are not ASCII."""
         if text.isascii():
             return text, None
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)

@@ -6,9 +6,9 @@ v, the tokens of the word are those of its part up to u, followed by those of it
 
 *Proof.*  Merging may begin from the word in which u and v are whole.  What a merge makes is a row of those first
 symbols, so the first merge that joins something left of v with something right of u has u at the end of its left
-part and v at the beginning of its right one, and is by such a rule.  There is none, so each merge lies on one side;
-it changes no pair on the other, and BPE takes pairs by rank and then from the left, so either side merges as it does
-alone.  Alone, u and v are still certified starts: an edge asks less of a character than a neighbour.  ∎
+part and v at the beginning of its right one, and is by such a rule.  There is none, so each merge lies on one
+side; it changes no pair on the other, and BPE takes pairs by rank and then from the left, so either side merges as
+it does alone.  Alone, u and v are still certified starts: an edge asks less of a character than a neighbour.  ∎
 
 In Chinese text half to two thirds of all neighbours are such a barrier.  The parts recur many times more often
 than the words do: 93,000 distinct words of a million characters have 18,000 (gpt-oss) to 55,000 (qwen3) distinct

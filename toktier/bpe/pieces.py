@@ -37,8 +37,8 @@ class PieceTables:
 
     ``whole`` finds pieces of up to :data:`~toktier.bpe.tables.SHORT` bytes that are one token.  ``whole_long``
     holds longer ones, but only those that merging does not make (which a model with ``ignore_merges`` takes all
-    the same).  ``barriers``: where a piece may be cut further and its parts encoded like pieces; None where that is
-    not known to be exact.
+    the same).  ``barriers``: where a piece may be cut further and its parts encoded like pieces; None where that
+    is not known to be exact.
     """
 
     merges: Merges
