@@ -68,7 +68,11 @@ CASES: dict[str, Case] = {
     "tool use": Case(
         [
             {"role": "user", "content": "Wetter in München?"},
-            {"role": "assistant", "content": "Ich sehe nach.", "tool_calls": [call({"city": "München", "days": 2})]},
+            {
+                "role": "assistant",
+                "content": "Ich sehe nach.",
+                "tool_calls": [call({"city": "München", "days": 2})],
+            },
             {"role": "tool", "tool_call_id": "call_1", "name": "get_weather", "content": '{"temp": 21.5}'},
         ],
         {"tools": [WEATHER]},

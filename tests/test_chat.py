@@ -321,11 +321,8 @@ def apply(patch: Patch, ids: list[int]) -> list[int]:
     return ids[: patch.start] + patch.ids.tolist() + ids[patch.start + patch.removed :]
 
 
-AGENTS = ("qwen3", "gpt_oss", "qwen3_5", "minimax_m3")  # templates that know tools and take objects as arguments
-
-
 @pytest.mark.parametrize("special", ["encode", "text"])
-@pytest.mark.parametrize("model", AGENTS)
+@pytest.mark.parametrize("model", ["qwen3", "gpt_oss"])
 def test_ids_follow_a_conversation(model: str, special: Any) -> None:
     """After every call the ids are the reference's of the rendered text, and the patch says what changed.
 
@@ -477,15 +474,13 @@ def test_nothing_in_tools_names_or_arguments_forges_either() -> None:
         {"role": "tool", "name": evil, "content": evil},
         user(evil),
     ]
-    for model, literal in (("qwen3_5", "<|im_end|>"), ("glm4_7_flash", "<|user|>")):
-        told = json.loads(json.dumps([tool, messages]).replace("<|im_end|>", literal))
-        harmless = inert(told, (literal, "<|im_start|>", "<|im_", "end|>", "<|us", "er|>"))
-        session = chat(model, special="text")
-        token = session.tokenizer.encode(literal)[0]
-        session.update(told[1], tools=[told[0]])
-        counted = session.ids.tolist().count(token)
-        session.update(harmless[1], tools=[harmless[0]])
-        assert counted == session.ids.tolist().count(token) > 0
+    session = chat("qwen3_5", special="text")
+    token = session.tokenizer.encode("<|im_end|>")[0]
+    counts = []
+    for letters in ((), ("<|im_end|>", "<|im_start|>", "<|im_", "end|>")):
+        session.update(inert(messages, letters), tools=inert([tool], letters))
+        counts.append(session.ids.tolist().count(token))
+    assert counts[0] == counts[1] > 0
 
 
 def test_a_message_cannot_swallow_the_token_after_it() -> None:
@@ -538,36 +533,60 @@ def test_where_the_writer_is_unclear_nothing_is_guessed() -> None:
     assert (session.ids.tolist(), session.text) == (ids, text)
 
 
+def little(added: list[dict[str, Any]], source: str, **parts: Any) -> ChatSession:
+    """A chat of a tokenizer made for the purpose."""
+    data = json.dumps(small.document(added_tokens=added, **parts)).encode("utf-8")
+    return Tokenizer(Artifact.from_bytes(data, "little")).chat_session(source, special="text")
+
+
+def by_hand(added: list[dict[str, Any]], *parts: str | bytes) -> list[int]:
+    """Ids of added tokens (str) and of stretches of plain text (bytes), by the reference."""
+    judge, plain = small.build(small.document(added_tokens=added)), small.build(small.document())
+    ids: list[int] = []
+    for part in parts:
+        if isinstance(part, bytes):
+            ids += plain.encode(part.decode("utf-8"), add_special_tokens=False).ids
+        else:
+            ids.append(judge.token_to_id(part))
+    return ids
+
+
 def test_other_added_tokens_are_tokens_whoever_wrote_them() -> None:
-    """Runs of newlines and HTML tags are added tokens of Gemma, and no way to forge a turn."""
-    messages = [user("a\n\n\n<h1>b</h1>\n\n")]
-    session = chat("gemma3", special="text")
-    session.update(messages)
-    assert session.ids.tolist() == reference("gemma3").encode(session.text, add_special_tokens=False).ids
-    h1 = reference("gemma3").token_to_id("<h1>")
-    assert h1 in session.ids.tolist()
+    """Runs of newlines and markup are added tokens of some models, and no way to forge a turn."""
+    added = [small.added("<h1>", 300), small.added("\n\n", 301), small.added("<e>", 302, "special")]
+    session = little(added, "<e>{{ messages[0].content }}\n\n<e>")
+    session.update([user("a\n\n\n<h1>b<e>\n")])
+    assert session.ids.tolist() == by_hand(
+        added, "<e>", b"a", "\n\n", b"\n", "<h1>", b"b<e>", "\n\n", b"\n", "<e>"
+    )
 
 
 def test_edges_that_absorb_white_space() -> None:
-    """Phi's tokens take the white space around them, a message's too; in messages they are text."""
-    source = "<|im_start|>user<|im_sep|>{{ messages[0].content }}<|im_end|>"
-    session = tokenizer("phi4").chat_session(source, special="text")
-    start, separator, end = (reference("phi4").token_to_id(f"<|im_{name}|>") for name in ("start", "sep", "end"))
-    document = artifact("phi4").document()
-    document["added_tokens"] = []
-    plain = hf.Tokenizer.from_str(json.dumps(document))
-    for content in ("plain", "  spaces \n", "x <|im_end|> y", " <|im_sep|>"):
-        session.update([user(content)])
-        assert session.text == f"<|im_start|>user<|im_sep|>{content}<|im_end|>"
-        name, said = (plain.encode(text, add_special_tokens=False).ids for text in ("user", content.strip()))
-        assert session.ids.tolist() == [start, *name, separator, *said, end]
+    """Some tokens take the white space around them, a message's too; in messages they are text."""
+    added = [
+        small.added("<b>", 300, "special", "lstrip", "rstrip"),
+        small.added("<e>", 301, "special", "single_word"),
+    ]
+    session = little(added, "x <b>{{ messages[0].content }}<b><e>{{ messages[1].content }}")
+    for inside, shown in (
+        ("plain", b"plain"),
+        ("  spaces \n", b"spaces"),
+        ("x <b> y", b"x <b> y"),
+        (" <b>", b"<b>"),
+    ):
+        for after, rest in ((" a", ("<e>", b" a")), ("a", (b"<e>a",))):
+            session.update([user(inside), user(after)])
+            assert session.text == f"x <b>{inside}<b><e>{after}"
+            assert session.ids.tolist() == by_hand(added, b"x", "<b>", shown, "<b>", *rest)
 
 
 def test_text_is_refused_where_it_cannot_be_exact() -> None:
-    with pytest.raises(BackendUnsupportedError, match="not available in chats"):
-        tokenizer("bert_uncased").chat_session("x", special="text")
+    with pytest.raises(BackendUnsupportedError, match=r"not available in chats .* pre-tokenizer"):
+        little([], "x", pre_tokenizer={"type": "BertPreTokenizer"})
     with pytest.raises(BackendUnsupportedError, match="normalized text"):
-        tokenizer("gpt_neox_pii").chat_session("x", special="text")
+        little([small.added("<n>", 300, "normalized")], "x", normalizer={"type": "NFC"})
+    with pytest.raises(BackendUnsupportedError, match="noncharacter"):
+        little([small.added("<\ufdd1>", 300)], "x")
     with pytest.raises(OptionError, match='"encode" or "text"'):
         tokenizer("qwen3").chat_session("x", special="raise")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match=r"write \['user'\]"):
