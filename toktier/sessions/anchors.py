@@ -83,7 +83,10 @@ class Anchors:
             return self
         if at < len(self.positions) and self.positions[at] - position < SPACING:
             return self
-        return Anchors(np.insert(self.positions, at, position), np.insert(self.tokens, at, token))
+        return Anchors(
+            np.concatenate((self.positions[:at], [position], self.positions[at:])),
+            np.concatenate((self.tokens[:at], [token], self.tokens[at:])),
+        )
 
 
 NO_ANCHORS = Anchors(np.empty(0, np.int64), np.empty(0, np.int64))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..tokenizer import Encoding, Special, Tokenizer
 
 #: Characters of a stretch that are encoded in one go; the cuts between are anchors.
-PART = 1 << 15
+PART = 1 << 16
 
 
 class Engine:

@@ -28,6 +28,8 @@ _REACH = (64, 1024, 1 << 14)
 _WIDENINGS = 5
 #: A change is repaired from a cut so many characters before it, so that what lies between is checked.
 _CHECKED = 64
+#: An append starts so many pieces before the last certified cut, and so many tokens are checked.
+_OVERLAP = 3
 #: Anchors at the end are at least so many characters apart.
 _APART = 4096
 #: Characters whose ids are compared before a widened repair believes an anchor.
@@ -36,16 +38,14 @@ _PROBE = 256
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """Two certified cuts close to the end of the text, final whatever is appended.
+    """A certified cut close to the end of the text, final whatever is appended: the next append starts there.
 
-    The next append starts at ``start`` (``start_token`` tokens lie before it), and what is stored up to ``stop``
-    must come out again.
+    ``token`` tokens lie before it, and the first ``overlap`` behind it are final, too: they must come out again.
     """
 
     start: int = 0
-    start_token: int = 0
-    stop: int = 0
-    stop_token: int = 0
+    token: int = 0
+    overlap: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,7 @@ def append(engine: Engine, state: State, new: str) -> Splice:
     """Continue the text: from the seam on, encode again."""
     seam, size = state.seam, len(state.text)
     window = engine.window(state.text.slice(seam.start, size) + new, seam.start == 0)
-    overlap = seam.stop_token - seam.start_token
-    if not same(window.ids[:overlap], state.ids.read(seam.start_token, seam.stop_token)):
+    if not same(window.ids[: seam.overlap], state.ids.read(seam.token, seam.token + seam.overlap)):
         return widen(engine, state, size, new)
     return _end(engine, state, window, size, new, state.anchors, "append")
 
@@ -122,7 +121,7 @@ def _to_the_end(
     """Encode from ``cut`` on, before which ``token`` tokens lie, with ``new`` for everything from ``start`` on."""
     window = engine.window(state.text.slice(cut, start) + new, cut == 0)
     anchors = state.anchors.edited(cut, len(state.text) + 1, (0, 0))
-    state = State(state.text, state.ids, anchors, Seam(cut, token, cut, token))
+    state = State(state.text, state.ids, anchors, Seam(cut, token))
     return _end(engine, state, window, start, new, anchors, path, widenings)
 
 
@@ -137,13 +136,13 @@ def _end(
     widenings: int = 0,
 ) -> Splice:
     """``window`` reaches from the seam of ``state`` to the end of the new text."""
-    begin, token = state.seam.start, state.seam.start_token
+    begin, token = state.seam.start, state.seam.token
     total = token + len(window.ids)
     if len(window.anchors):
         anchors = anchors.with_anchors(window.anchors, begin, token)
     seam = window_seam(engine, window, begin, total) or state.seam
-    if seam.stop - anchors.last[0] >= _APART and engine.cuts.is_closing(window.text, seam.stop - begin):
-        anchors = anchors.with_anchor(seam.stop, seam.stop_token)
+    if seam.start - anchors.last[0] >= _APART and engine.cuts.is_closing(window.text, seam.start - begin):
+        anchors = anchors.with_anchor(seam.start, seam.token)
     text = state.text.replaced(start, len(state.text), new)
     return Splice(text, token, len(state.ids) - token, window.ids, anchors, seam, path, widenings)
 
@@ -153,17 +152,15 @@ def window_seam(engine: Engine, window: Window, begin: int, total: int) -> Seam 
 
     ``total``: how many tokens the text has.  None if there is no cut in the window.
     """
-    stop = engine.cuts.last(window.text, 0, len(window.text))
-    if stop is None:
+    cut = engine.cuts.last(window.text, 0, len(window.text))
+    if cut is None:
         return None
-    behind = window.behind(stop)
-    start, more = 0, len(window.ids)
-    previous = engine.cuts.last(window.text, 0, stop)
-    if previous is not None:
-        earlier = engine.cuts.last(window.text, 0, previous)  # two pieces are at least two tokens
-        if earlier is not None:
-            start, more = earlier, window.behind(earlier)
-    return Seam(begin + start, total - more, begin + stop, total - behind)
+    for overlap in range(_OVERLAP):  # each cut farther left leaves a piece behind, and a piece is a token at least
+        found = engine.cuts.last(window.text, 0, cut)
+        if found is None:
+            return Seam(begin, total - len(window.ids), overlap + 1)
+        cut = found
+    return Seam(begin + cut, total - window.behind(cut), _OVERLAP)
 
 
 # --- the middle ----------------------------------------------------------------------------
@@ -189,9 +186,7 @@ def edit(engine: Engine, state: State, start: int, stop: int, new: str) -> Splic
     text = state.text.replaced(start, stop, new)
     seam = state.seam
     if high <= seam.start:
-        seam = Seam(
-            seam.start + more, seam.start_token + more_tokens, seam.stop + more, seam.stop_token + more_tokens
-        )
+        seam = Seam(seam.start + more, seam.token + more_tokens, seam.overlap)
     else:
         seam = tail_seam(engine, text, anchors, len(state.ids) + more_tokens)
     return Splice(text, token, end_token - token, fresh, anchors, seam, "edit")
@@ -204,7 +199,7 @@ def tail_seam(engine: Engine, text: BlockText, anchors: Anchors, total: int) -> 
     cut = cut_before(engine, State(text, IdBuffer(NO_IDS), anchors, Seam()), cut)
     window = engine.window(text.slice(cut, size), cut == 0)
     token = total - len(window.ids)
-    return window_seam(engine, window, cut, total) or Seam(cut, token, cut, token)
+    return window_seam(engine, window, cut, total) or Seam(cut, token)
 
 
 def cut_before(engine: Engine, state: State, position: int) -> int:

@@ -17,7 +17,7 @@ from . import repair
 from .anchors import Anchors
 from .engine import Engine
 from .ids import IdBuffer
-from .repair import Seam, Splice, State
+from .repair import Seam, Splice, State, same
 from .search import search, token_widths
 from .text import BlockText
 
@@ -355,6 +355,8 @@ class Session:
 
 def _smallest(stored: NDArray[np.uint32], start: int, removed: int, fresh: NDArray[np.uint32], path: str) -> Patch:
     """The patch without the ids that are the same at either end."""
+    if same(stored, fresh[:removed]):  # as is usual
+        return Patch(start + removed, 0, fresh[removed:], path)
     shorter = min(len(stored), len(fresh))
     differ = stored[:shorter] != fresh[:shorter]
     before = int(differ.argmax()) if differ.any() else shorter

@@ -1,8 +1,9 @@
 """The text of a session: immutable, in blocks, about one byte a character.
 
 A Python string takes one, two or four bytes for each of its characters, whatever its widest character needs, so
-that one emoji makes a long text four times as large.  Here every block has a width of its own.  Blocks are
-shared between versions of a text, and comparing with a string goes block by block at the speed of ``memcmp``.
+that one emoji makes a long text four times as large.  Here every block has a width of its own.  Blocks are shared
+between versions of a text, and comparing with a string goes block by block, at the speed of ``memcmp`` where the
+string is no wider than the block.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import accumulate
 
 #: Characters of a block at most, and of one that is not all ASCII (so that few are as wide as the widest).
 _BLOCK = 1 << 16
-_WIDE_BLOCK = 1 << 13
+_WIDE_BLOCK = 1 << 11
 
 
 class BlockText:
@@ -23,12 +24,8 @@ class BlockText:
     __slots__ = ("_blocks", "_length", "_starts")
 
     def __init__(self, text: str = "") -> None:
-        self._set(_cut(text))
-
-    def _set(self, blocks: tuple[str, ...]) -> None:
-        """No block is empty; there is none for the empty text."""
-        *starts, length = accumulate(map(len, blocks), initial=0)
-        self._blocks, self._starts, self._length = blocks, starts, length
+        self._blocks = _cut(text)  # none is empty, and there is none for the empty text
+        *self._starts, self._length = accumulate(map(len, self._blocks), initial=0)
 
     def __len__(self) -> int:
         return self._length
@@ -83,27 +80,33 @@ class BlockText:
         before = self._blocks[first][: start - self._starts[first]] if self._blocks else ""
         after = self._blocks[last_block][stop - self._starts[last_block] :] if self._blocks else ""
         middle = before + new + after
-        if last_block + 1 < len(self._blocks) and len(middle) < _WIDE_BLOCK // 8:  # keep blocks from becoming tiny
+        if last_block + 1 < len(self._blocks) and len(middle) < _WIDE_BLOCK // 4:  # keep blocks from becoming tiny
             last_block += 1
             middle += self._blocks[last_block]
-        result._set((*self._blocks[:first], *_cut(middle), *self._blocks[last_block + 1 :]))
+        middle_blocks = _cut(middle)
+        result._blocks = (*self._blocks[:first], *middle_blocks, *self._blocks[last_block + 1 :])
+        result._length = self._length + len(new) - (stop - start)
+        begin = self._starts[first] if self._blocks else 0
+        starts = self._starts[:first]
+        starts += accumulate(map(len, middle_blocks[:-1]), initial=begin) if middle_blocks else ()
+        shift = result._length - self._length
+        starts += [at + shift for at in self._starts[last_block + 1 :]]
+        result._starts = starts
         return result
 
     def common_prefix(self, other: str) -> int:
         """How many characters this text and ``other`` begin with in common."""
-        same = _holds_narrow if other.isascii() else _holds
         for start, block in zip(self._starts, self._blocks, strict=True):
-            if not same(other, block, start):
+            if not other.startswith(block, start):
                 return start + _common_prefix(block, other[start : start + len(block)])
         return self._length
 
     def common_suffix(self, other: str, most: int) -> int:
         """How many characters both end with in common; ``most`` at most."""
-        same = _holds_narrow if other.isascii() else _holds
         found = 0
         for block in reversed(self._blocks):
             end = len(other) - found
-            if found + len(block) > most or not same(other, block, end - len(block)):
+            if found + len(block) > most or not other.endswith(block, 0, end):
                 size = min(len(block), most - found)
                 part = block[len(block) - size :]
                 return found + _common_suffix(part, other[end - size : end])
@@ -123,16 +126,6 @@ def _cut(text: str) -> tuple[str, ...]:
         else:
             blocks += [block[at : at + _WIDE_BLOCK] for at in range(0, len(block), _WIDE_BLOCK)]
     return tuple(blocks)
-
-
-def _holds_narrow(text: str, block: str, start: int) -> bool:
-    """Whether ``block`` stands in ``text`` at ``start``, both being ASCII: one ``memcmp``."""
-    return text.startswith(block, start)
-
-
-def _holds(text: str, block: str, start: int) -> bool:
-    """The same for any text: where its characters are wider than the block's, a narrow copy is the faster way."""
-    return text[start : start + len(block)] == block
 
 
 def _common_prefix(one: str, other: str) -> int:
