@@ -102,10 +102,10 @@ class SessionStore:
     clock: seconds since some fixed moment, the same for all processes that use one file.
 
     As a context manager it is closed at the end.  A store that is not closed is written out when the interpreter
-    ends; a process that is killed loses what was not written yet, a fraction of a second's changes.  Sessions in the
-    file are read when they are asked for by name; the first call by content reads as many as fit into half of
-    ``max_bytes``.  Processes that use one file each have sessions of their own: of those with the same name, the file
-    has what was written last.
+    ends; a process that is killed loses what was not written yet, a fraction of a second's changes.  Sessions in
+    the file are read when they are asked for by name; the first call by content reads as many as fit into half of
+    ``max_bytes``.  Processes that use one file each have sessions of their own: of those with the same name, the
+    file has what was written last.
     """
 
     def __init__(
