@@ -6,7 +6,6 @@ import multiprocessing
 import pickle
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 

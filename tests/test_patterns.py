@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tokenizers import Regex, pre_tokenizers
 
+from toktier.certificates.relation import derive_relation
 from toktier.errors import UnsupportedPatternError
 from toktier.patterns import lanes, stdlib, windows
 from toktier.patterns.atoms import Atoms, atoms_of
 from toktier.patterns.behaviors import pieces_of
 from toktier.patterns.charsets import CODE_POINTS, DIGITS, PUNCTUATION, WHITE_SPACE, members, probe
 from toktier.patterns.lanes import Splitter
-from toktier.patterns.machine import closing_pairs, derive
+from toktier.patterns.machine import derive
 from toktier.patterns.syntax import Property, parse, sets_of
 from toktier.pipeline import Digits, PreTokenizer, PreTokenizerSequence, Split
 from toktier.pipeline import Regex as RegexPart
@@ -48,12 +49,13 @@ class Stages:
             stdlib.compile_stand_in(n, self.atoms, m.has_gaps) for n, m in zip(nodes, machines, strict=True)
         ]
         closes = np.ones((self.atoms.count + 1, self.atoms.count + 1), np.bool_)
-        closes[:-1, :-1] = closing_pairs(machines, self.atoms.count)
+        closes[:-1, :-1] = derive_relation(machines, self.atoms.count).closes
         self.closes = closes
         by_windows, by_lanes = [], []
         for number, (machine, pattern) in enumerate(zip(machines, compiled, strict=True)):
-            pairs = windows.closing_symbols(machine, number > 0)
-            table = windows.window_table(machine, number > 0)
+            alone = derive_relation([machine], self.atoms.count)
+            pairs = windows.closing_symbols(alone.closes, number > 0)
+            table = windows.window_table(machine, number > 0, pairs)
             by_windows.append(lanes.make_stage(machine, pattern, pairs, table))
             by_lanes.append(lanes.make_stage(machine, pattern, pairs, None))
         self.splitter = Splitter(tuple(by_windows), self.atoms.count)

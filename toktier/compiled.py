@@ -23,10 +23,12 @@ from .bpe import hashing, tables
 from .bpe.barriers import Barriers, crossed_pairs
 from .bpe.batch import merge_words, word_bounds
 from .bpe.hashing import ABSENT, KeyTable, PairTable
+from .bpe.memo import ranges
 from .bpe.pieces import PieceTables, long_tokens
 from .bpe.symbols import FirstSymbols, Neighbours, certified_starts
 from .bpe.tables import Merges, TokenBytes
-from .certificates.derive import Certificate, derive_certificate
+from .certificates.derive import Certificate, derive_certificate, relation_of
+from .certificates.relation import derive_relation
 from .decoding import is_byte_level
 from .errors import ArtifactError, UnsupportedPatternError
 from .normalization import inert_table, unicode_forms
@@ -41,7 +43,7 @@ from .pipeline import BPE, Pipeline, parse
 from .plan import Plan, make_plan
 
 #: Raise it whenever the meaning of what is stored changes.
-_FORMAT = 15
+_FORMAT = 16
 
 #: The arrays of a certificate.
 _CERTIFICATE = ("atom_of", "restarts", "closes", "adjacent", "class_of", "table", "mapped")
@@ -176,8 +178,10 @@ def _derive_stages(plan: Plan, header: _Header, arrays: _Arrays) -> str | None:
     for number, machine in enumerate(machines):
         arrays[f"oracle {number}"] = machine.oracle
         arrays[f"walk {number}"] = machine.walk
-        arrays[f"closes {number}"] = windows.closing_symbols(machine, number > 0)
-        table = windows.window_table(machine, number > 0)
+        alone = relation_of(plan.stages) if len(machines) == 1 else derive_relation([machine], atoms.count)
+        closes = windows.closing_symbols(alone.closes, number > 0)
+        arrays[f"closes {number}"] = closes
+        table = windows.window_table(machine, number > 0, closes)
         if table is not None:
             arrays[f"windows {number}"] = table
     return None
@@ -243,7 +247,7 @@ def _made_by_merging(
     ids = np.flatnonzero(usable & (lengths > 0))
     ids = ids[np.argsort(lengths[ids], kind="stable")]
     for batch in np.array_split(ids, max(1, len(ids) // 8192)):
-        text = b"".join(tokens.blob[tokens.offsets[i] : tokens.offsets[i + 1]].tobytes() for i in batch.tolist())
+        text = tokens.blob[ranges(tokens.offsets[batch], lengths[batch])].tobytes()
         starts = np.cumsum(lengths[batch]) - lengths[batch]
         if byte_level:  # a token may end inside a character: from bytes
             symbols = of_byte.take(np.frombuffer(text, np.uint8))

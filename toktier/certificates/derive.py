@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from ..errors import UnsupportedPatternError
 from ..normalization import TextNormalizer
 from ..patterns.charsets import CODE_POINTS
 from ..patterns.stages import machines_of
+from ..patterns.syntax import Node
 from ..pipeline import Pipeline
 from ..plan import CertificatePlan, certificate_plan
 from .barriers import CODE_POINT_BITS, adjacent_pairs
@@ -93,7 +95,13 @@ def derive_certificate(
             atom_of, relation = _relation(plan)
         prefix = has_prefix(pipeline.normalizer)
         class_of, table = _classes(
-            atom_of, relation, seam, literals_of(pipeline, inert), barriers=plan.barriers, prefix=prefix
+            atom_of,
+            relation,
+            seam,
+            literals_of(pipeline, inert),
+            barriers=plan.barriers,
+            token_ends=plan.token_ends,
+            prefix=prefix,
         )
     except UnsupportedPatternError as problem:
         return _refused(str(problem))
@@ -133,7 +141,14 @@ def _relation(plan: CertificatePlan) -> tuple[NDArray[np.uint8], Relation]:
     atoms, machines = machines_of(plan.stages)
     if any(c and m.has_gaps for c, m in zip(plan.covering, machines, strict=True)):
         raise UnsupportedPatternError("what a Split removes is not a matter of single characters", 0)
-    return atoms.of_code_point, derive_relation(machines, atoms.count)
+    return atoms.of_code_point, relation_of(plan.stages)
+
+
+@lru_cache(maxsize=2)  # the engine of a tokenizer with one stage asks for the same
+def relation_of(stages: tuple[Node, ...]) -> Relation:
+    """The relation of stages in a row; see :func:`~toktier.certificates.relation.derive_relation`."""
+    atoms, machines = machines_of(stages)
+    return derive_relation(machines, atoms.count)
 
 
 def _ascii_atoms(adjacent: NDArray[np.uint64]) -> tuple[NDArray[np.uint8], Relation]:
@@ -159,17 +174,21 @@ def _classes(
     literals: Literals,
     *,
     barriers: bool,
+    token_ends: bool,
     prefix: bool,
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Code points that every condition treats alike, and the table over pairs of them."""
     features = _features(literals, seam)
-    code = np.where(seam.allowed, atom_of[seam.mapped].astype(np.int64) + 1, 0)
+    variants, variant = _variants(atom_of, seam)
+    code = np.where(seam.allowed, atom_of[seam.mapped].astype(np.int64) + 1, 0) * len(variants)
+    code += np.where(seam.allowed, variant, 0)
     for name, marked in features.items():
         code = code * 2 + (marked & (seam.allowed | (name == "end")))
     kinds, class_of = np.unique(code, return_inverse=True)
     if len(kinds) > _MOST_CLASSES:
         raise UnsupportedPatternError("the added tokens and the pre-tokenizer tell too many characters apart", 0)
-    atom = (kinds >> len(features)) - 1
+    rest, variant = np.divmod(kinds >> len(features), len(variants))
+    atom = rest - 1
     bits = {name: (kinds >> shift & 1).astype(np.bool_) for shift, name in enumerate(reversed(features))}
     before = {name: has[:, None] for name, has in bits.items()}
     white = bits["white space"]
@@ -178,11 +197,20 @@ def _classes(
     usable &= ~before["word last"] & ~bits["word first"]
     usable &= ~(before["strip last"] & white | before["white space"] & bits["strip first"])
     usable &= ~(before["white space"] & white)
+    usable &= ~(before["normalized before"] & bits["normalized behind, composed"])
     if prefix:  # what follows an added token, and the white space that goes with it, is a text of its own
         usable &= ~(before["white space"] & bits["strip last"].any())
+    if barriers:  # what the second character becomes would have to be looked up, too
+        usable &= variant == 0
     closes = usable & relation.closes[atom[:, None], atom]
+    restarts = usable & relation.restarts[atom[:, None], atom]
+    for number, atoms in enumerate(variants):  # whatever the second character becomes
+        behind = variant == number
+        closes[:, behind] &= relation.closes[np.ix_(atom, atoms)].all(axis=1, keepdims=True)
+        if len(atoms):  # the left side might tell one from the other
+            restarts[:, behind] &= closes[:, behind] | (atom[behind] == atoms).all()
     # an added token behind the place would end the left side there; if that matters, it must not absorb its way
-    restarts = usable & relation.restarts[atom[:, None], atom] & (closes | ~(white & bits["strip first"].any()))
+    restarts &= closes | ~(white & bits["strip first"].any() | bits["first, composed"])
 
     ask = before["inside before"] & bits["inside behind"]
     ask |= before["normalized before"] & bits["normalized behind"]
@@ -192,9 +220,22 @@ def _classes(
     if barriers:
         ask |= (atom == _OTHERS)[:, None] | (atom == _OTHERS)
     table = restarts * RESTARTS | closes * CLOSES | (restarts & ask) * ASK
-    if not prefix:
+    if token_ends and not prefix:
         table |= before["end"] * ENDS
     return class_of.astype(np.uint8), table.astype(np.uint8)
+
+
+def _variants(atom_of: NDArray[np.uint8], seam: Seams) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
+    """The sets of atoms that a character at a seam may become a member of, and which of them each has.
+
+    The first of them is empty: the character stays what it is mapped to.
+    """
+    numbers: dict[tuple[int, ...], int] = {(): 0}
+    variant = np.zeros(CODE_POINTS, np.int64)
+    for code, others in seam.variants.items():
+        atoms = tuple(sorted({*atom_of[list(others)].tolist()}))
+        variant[code] = numbers.setdefault(atoms, len(numbers))
+    return [np.array(atoms, np.int64) for atoms in numbers], variant
 
 
 def _features(literals: Literals, seam: Seams) -> dict[str, NDArray[np.bool_]]:
@@ -204,14 +245,31 @@ def _features(literals: Literals, seam: Seams) -> dict[str, NDArray[np.bool_]]:
     """
     edges = {name: _marked(characters) for name, characters in literals.edges().items()}
     inside, normalized = inner_pairs(literals.given), inner_pairs(literals.normalized)
+    behind = _marked(pair[1] for pair in normalized)
     ends = edges.pop("end")
-    return {name: marked | marked[seam.mapped] for name, marked in edges.items()} | {
+    return {name: marked | _anywhere(marked, seam) for name, marked in edges.items()} | {
         "end": ends,
         "inside before": _marked(pair[0] for pair in inside),
         "inside behind": _marked(pair[1] for pair in inside),
         "normalized before": _marked(pair[0] for pair in normalized)[seam.mapped],
-        "normalized behind": _marked(pair[1] for pair in normalized)[seam.mapped],
+        "normalized behind": behind[seam.mapped],
+        "normalized behind, composed": _composed(behind, seam),
+        "first, composed": _composed(_marked(token.content[0] for token in literals.normalized), seam),
     }
+
+
+def _anywhere(marked: NDArray[np.bool_], seam: Seams) -> NDArray[np.bool_]:
+    """The raw code points that a marked one may come from."""
+    found: NDArray[np.bool_] = marked[seam.mapped] | _composed(marked, seam)
+    return found
+
+
+def _composed(marked: NDArray[np.bool_], seam: Seams) -> NDArray[np.bool_]:
+    """The raw code points that may become a marked one by what stands behind them."""
+    found = np.zeros(CODE_POINTS, np.bool_)
+    if marked.any():
+        found[[code for code, others in seam.variants.items() if marked[list(others)].any()]] = True
+    return found
 
 
 def _marked(characters: Iterable[str]) -> NDArray[np.bool_]:

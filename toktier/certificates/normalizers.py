@@ -7,9 +7,11 @@ with b::
     n(x y) = n(x) n'(y)
 
 where n' is n without its ``Prepend`` steps (a text gets its prefix once, at its start), and the normalized
-characters at the seam are ``mapped[a]`` and ``mapped[b]``.  Step by step:
+characters at the seam are ``mapped[a]`` and ``mapped[b]``, or one of ``variants[b]`` instead of the latter.  Step
+by step:
 
-* A Unicode form: its inert characters (:mod:`~toktier.normalization` has the proof).
+* A Unicode form: its inert characters (:mod:`~toktier.normalization` has the proof).  What stands before an inert
+  character does not touch it, but a mark behind it may: ``e`` becomes ``é``, which a pattern may tell from it.
 * ``Replace`` of a literal: a match that lay across the seam would hold a or b, so the characters of a longer
   literal are not allowed.  One character that becomes one character is mapped.
 * ``Replace`` of a pattern: a match consumes, and its assertions look at, members of the pattern's sets only; these
@@ -28,14 +30,14 @@ A step sees what the step before it made, hence the tables are composed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..added_tokens import white_space
 from ..errors import UnsupportedPatternError
-from ..normalization import engine_normalizer, left_to_reference
+from ..normalization import engine_normalizer, left_to_reference, may_become
 from ..patterns.charsets import CODE_POINTS, SURROGATES, members
 from ..patterns.syntax import parse, sets_of
 from ..pipeline import Literal, Normalizer, NormalizerSequence, Other, Prepend, Regex, Replace, UnicodeForm
@@ -45,10 +47,11 @@ _SEPARATOR = "\x00"
 
 @dataclass(frozen=True, slots=True)
 class Seams:
-    """``allowed``: bool (0x110000,); ``mapped``: int64 (0x110000,), meaningful where allowed."""
+    """``allowed``: bool (0x110000,); ``mapped``: int64 (0x110000,), and ``variants``, meaningful where allowed."""
 
     allowed: NDArray[np.bool_]
     mapped: NDArray[np.int64]
+    variants: Mapping[int, tuple[int, ...]]
 
 
 def seams(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]]) -> Seams | str:
@@ -60,14 +63,14 @@ def seams(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]])
         case None | Prepend():
             return _identity(np.ones(CODE_POINTS, np.bool_))
         case UnicodeForm(form):
-            return _identity(inert[form])
+            return replace(_identity(inert[form]), variants=may_become(form))
         case NormalizerSequence(steps):
             total = _identity(np.ones(CODE_POINTS, np.bool_))
             for step in steps:
                 found = seams(step, inert)
                 if isinstance(found, str):
                     return found
-                total = Seams(total.allowed & found.allowed[total.mapped], found.mapped[total.mapped])
+                total = _then(total, found)
             return total
         case Replace(Literal(old), new):
             return _replace(old, new)
@@ -92,6 +95,18 @@ def seams(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]])
     raise AssertionError(normalizer)
 
 
+def _then(one: Seams, other: Seams) -> Seams:
+    """One step after another."""
+    allowed = one.allowed & other.allowed[one.mapped]
+    variants: dict[int, tuple[int, ...]] = {}
+    for code in {*one.variants, *np.flatnonzero(np.isin(one.mapped, list(other.variants))).tolist()}:
+        between = [int(one.mapped[code]), *one.variants.get(code, ())]
+        allowed[code] &= other.allowed[between].all()
+        after = {v for b in between for v in (int(other.mapped[b]), *other.variants.get(b, ()))}
+        variants[code] = tuple(after - {int(other.mapped[between[0]])})
+    return Seams(allowed, other.mapped[one.mapped], variants)
+
+
 def has_prefix(normalizer: Normalizer | None) -> bool:
     """Whether texts are given a prefix, so that what follows an added token is no continuation."""
     match normalizer:
@@ -114,7 +129,7 @@ def without_prefix(normalizer: Normalizer | None) -> Normalizer | None:
 
 
 def _identity(allowed: NDArray[np.bool_]) -> Seams:
-    return Seams(allowed, np.arange(CODE_POINTS))
+    return Seams(allowed, np.arange(CODE_POINTS), {})
 
 
 def _replace(old: str, new: str) -> Seams:

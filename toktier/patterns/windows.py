@@ -14,7 +14,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..certificates.relation import derive_relation
 from .machine import Machine
 
 #: Bits of a table's entries: a piece begins here; that depends on more than the window; the stage may be run
@@ -29,20 +28,22 @@ def symbol_count(machine: Machine, earlier: bool) -> int:
     return int(machine.oracle.shape[1]) * (2 if earlier else 1)
 
 
-def closing_symbols(machine: Machine, earlier: bool) -> NDArray[np.bool_]:
-    """Pairs of symbols between which this stage may be run apart, shape (symbols, symbols)."""
-    end = machine.oracle.shape[1] - 1
-    closes = np.ones((end + 1, end + 1), np.bool_)
-    closes[:end, :end] = derive_relation([machine], end).closes
+def closing_symbols(closes: NDArray[np.bool_], earlier: bool) -> NDArray[np.bool_]:
+    """Pairs of symbols between which a stage may be run apart, shape (symbols, symbols).
+
+    ``closes``: the pairs of atoms that close for this stage alone.
+    """
+    padded = np.pad(closes, (0, 1), constant_values=True)  # at either end of a text there is nothing to cut
     if not earlier:
-        return closes
-    return np.block([[closes, np.ones_like(closes)]] * 2)  # where an earlier stage cuts, this one does
+        return padded
+    return np.block([[padded, np.ones_like(padded)]] * 2)  # where an earlier stage cuts, this one does
 
 
-def window_table(machine: Machine, earlier: bool) -> NDArray[np.uint8] | None:
+def window_table(machine: Machine, earlier: bool, closes: NDArray[np.bool_]) -> NDArray[np.uint8] | None:
     """A table over windows of symbols, of shape (symbols,) * 4 or * 3, or None if even that is too large.
 
-    The windows are the two symbols before a place (or the one) and the two from there on.
+    The windows are the two symbols before a place (or the one) and the two from there on.  ``closes``: see
+    :func:`closing_symbols`.
     """
     symbols = symbol_count(machine, earlier)
     if symbols**3 > _LARGEST:
@@ -62,7 +63,7 @@ def window_table(machine: Machine, earlier: bool) -> NDArray[np.uint8] | None:
     forced = _forced(machine, symbols)
     sometimes[..., forced, :], not_always[..., forced, :] = True, False
     table = np.where(sometimes & not_always, UNKNOWN, np.where(sometimes, BEGINS, np.uint8(0)))
-    table |= (closing_symbols(machine, earlier) * CLOSES)[..., None]
+    table |= (closes * CLOSES)[..., None]
     return table.astype(np.uint8)
 
 
