@@ -42,6 +42,11 @@ class AtomWitness:
     y: _Texts
     other: _Texts | None
 
+    @property
+    def size(self) -> int:
+        """Characters of all its texts."""
+        return len(self.x) + len(self.y) + len(self.other or ())
+
 
 @dataclass(frozen=True, slots=True)
 class Witness:
@@ -139,20 +144,25 @@ class WitnessSearch:
 
     def against_restarts(self, a: int, b: int) -> Witness | None:
         """A shortest witness that the pair does not restart, or None if it does."""
-        found = self._no_boundary(a, b)
-        if found is not None and len(found.x) + len(found.y) <= _LEAST:
-            return self._shortest([found])
-        return self._shortest([found, self._right_side(a, b), self._left_side(a, b)])
+        return self._shortest(a, b, (self._no_boundary, self._right_side, self._left_side))
 
     def against_closes(self, a: int, b: int) -> Witness | None:
         """A shortest witness that the pair does not close, or None if it does."""
-        return self.against_restarts(a, b) or self._shortest([self._end_of_text(a, b)])
+        reasons = (self._no_boundary, self._end_of_text, self._right_side, self._left_side)
+        return self._shortest(a, b, reasons)
 
-    def _shortest(self, found: Sequence[AtomWitness | None]) -> Witness | None:
-        witnesses = [witness for witness in found if witness is not None]
-        if not witnesses:
+    def _shortest(
+        self, a: int, b: int, reasons: Sequence[Callable[[int, int], AtomWitness | None]]
+    ) -> Witness | None:
+        best: AtomWitness | None = None
+        for reason in reasons:
+            found = reason(a, b)
+            if found is not None and (best is None or found.size < best.size):
+                best = found
+            if best is not None and best.size <= _LEAST:
+                break
+        if best is None:
             return None
-        best = min(witnesses, key=lambda w: len(w.x) + len(w.y) + len(w.other or ()))
         return Witness(
             best.kind,
             self._text(best.x),
