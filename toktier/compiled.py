@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from . import cache
 from .added_tokens import as_loaded
 from .artifact import Artifact
+from .backends.reference import refusal
 from .bpe import hashing, tables
 from .bpe.barriers import Barriers, crossed_pairs
 from .bpe.batch import merge_words, word_bounds
@@ -132,6 +133,9 @@ def derived(artifact: Artifact) -> tuple[_Header, _Arrays]:
         vocabulary = {token: id for id, (token, *_) in enumerate(vocabulary)}
     if not isinstance(vocabulary, dict):
         raise ArtifactError(f"{artifact.name} has a model without a vocabulary")
+    refused = refusal(document)
+    if refused is not None:
+        raise ArtifactError(f"{artifact.name} is refused by the installed tokenizers: {refused}")
     loaded = as_loaded(pipeline.added_tokens, vocabulary)
     small = {name: value for name, value in document.items() if name not in ("model", "added_tokens")}
     small["model"] = {name: value for name, value in model.items() if name not in ("vocab", "merges")}

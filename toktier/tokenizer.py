@@ -346,7 +346,8 @@ class Tokenizer:
     ) -> int:
         """How many ids ``text`` has; with ``limit``, ``limit + 1`` if there are more than ``limit``.
 
-        With a limit the text is read only as far as needed, wherever it can be cut at safe places.
+        With a limit the text is read only as far as needed, wherever it can be cut at safe places.  What lies
+        beyond is not looked at, not even for a lone surrogate, which raises an error elsewhere.
         """
         self._check(text, special)
         check_threads(threads)
@@ -566,11 +567,15 @@ class Tokenizer:
         if len(text) <= _PART + _PART // 4:
             return encode(text, continuing)
         edges = self._edges(text)
-        parts = [text[start:stop] for start, stop in pairwise(edges)]
+        parts = list(pairwise(edges))
+
+        def encode_span(span: tuple[int, int]) -> NDArray[np.uint32]:
+            return encode(text[span[0] : span[1]])
+
         if not continuing and self._compiled.certificate.prefix:
-            rest = map_parts(encode, parts[1:], threads)
-            return np.concatenate([encode(parts[0], False), *rest])
-        return np.concatenate(map_parts(encode, parts, threads))
+            rest = map_parts(encode_span, parts[1:], threads)
+            return np.concatenate([encode(text[: edges[1]], False), *rest])
+        return np.concatenate(map_parts(encode_span, parts, threads))
 
     def _reference_ids(self, text: str, special: Special, threads: int | None) -> NDArray[np.uint32]:
         """The model's ids by the reference, on all cores where the text can be cut."""

@@ -7,10 +7,11 @@ normalizer and post-processor are its own.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,27 @@ def _panics() -> Iterator[None]:
             f"the reference gave up on this text ({problem}); encode it in parts, or with another backend if the "
             "tokenizer has one"
         ) from problem
+
+
+def refusal(document: Mapping[str, Any]) -> str | None:
+    """Why the reference refuses a decoded ``tokenizer.json``, asked without vocabulary and merges; or None.
+
+    What it says about these two alone (merges of tokens that are not there, say) is not asked here.
+    """
+    from tokenizers import Tokenizer
+
+    model = document["model"]
+    if isinstance(model.get("vocab"), dict) and "merges" in model:
+        model = model | {"vocab": {}, "merges": []}
+    else:  # the reference runs these, and is then asked about the whole file
+        model = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
+    try:
+        Tokenizer.from_str(json.dumps({**document, "model": model}))
+    except BaseException as problem:  # the binding raises a bare Exception, or panics
+        if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
+            raise
+        return str(problem).partition(" at line ")[0]
+    return None
 
 
 class Reference:

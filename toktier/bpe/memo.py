@@ -66,9 +66,14 @@ def ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.i
     """``starts[0], …, starts[0] + counts[0] - 1, starts[1], …``."""
     if bool((counts == 1).all()):  # as is usual
         return starts
+    if not counts.all():
+        filled = np.flatnonzero(counts)
+        starts, counts = starts[filled], counts[filled]
     ends = np.cumsum(counts, dtype=np.int64)
-    shifts: NDArray[np.int64] = np.repeat(starts - (ends - counts), counts)
-    return np.arange(len(shifts)) + shifts
+    steps = np.ones(int(ends[-1]) if len(ends) else 0, np.int64)
+    steps[:1] = starts[:1]
+    steps[ends[:-1]] = starts[1:] - starts[:-1] - counts[:-1] + 1
+    return np.cumsum(steps, out=steps)
 
 
 class _Locked(Protocol):
