@@ -81,13 +81,13 @@ def _edge_characters(tokens: TokenBytes, edge: int) -> NDArray[np.uint32]:
     for size, lead, bits in ((2, 0xC0, 5), (3, 0xE0, 4), (4, 0xF0, 3)):
         ids = np.flatnonzero(lengths >= size)
         at = tokens.offsets[:-1][ids] if edge == 0 else tokens.offsets[1:][ids] - size
-        code = tokens.blob[at].astype(np.uint32)
+        code: NDArray[np.uint32] = tokens.blob[at].astype(np.uint32)
         complete = code >> bits == lead >> bits
-        code &= (1 << bits) - 1
+        code &= np.uint32((1 << bits) - 1)
         for place in range(1, size):
             byte = tokens.blob[at + place]
             complete &= byte & 0xC0 == 0x80
-            code = code << 6 | byte & 0x3F
+            code = code << np.uint32(6) | byte & np.uint8(0x3F)
         found[ids[complete]] = code[complete]
     return found
 

@@ -22,7 +22,8 @@ _SECOND = np.uint64(0xC2B2AE3D27D4EB4F)
 _HINT_BITS = 22
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 # the same as Python's integers, which are faster one by one
-_ABSENT_INT, _MULTIPLIER_INT, _SECOND_INT, _EMPTY_INT = map(int, (ABSENT, MULTIPLIER, _SECOND, _EMPTY))
+_ABSENT_INT, _EMPTY_INT = int(ABSENT), int(_EMPTY)
+_MULTIPLIER_INT, _SECOND_INT = int(MULTIPLIER), int(_SECOND)
 
 Words = NDArray[np.uint64]
 
