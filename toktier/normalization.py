@@ -124,32 +124,19 @@ def inert_table(form: str) -> NDArray[np.bool_]:
     return inert
 
 
-@cache
-def _composed() -> dict[str, tuple[str, ...]]:
-    """The characters that decompose into more than one, by the first that they decompose into."""
+def composing_groups(form: str) -> list[tuple[str, ...]]:
+    """Characters that decompose into the same first one, that one included, as far as a form composes.
+
+    Nothing before an inert character touches it, but under NFC and NFKC it may compose with the marks *behind* it.
+    What it becomes is then a character of its group.
+    """
+    if form not in ("NFC", "NFKC"):
+        return []
     found: dict[str, list[str]] = {}
     for character, parts in _probe("NFD")[1].items():
         if len(parts) > 1:
-            found.setdefault(parts[0], []).append(character)
-    return {first: tuple(characters) for first, characters in found.items()}
-
-
-def may_become(form: str) -> dict[int, tuple[int, ...]]:
-    """What else an inert character may be in a normalized text, because of what stands *behind* it.
-
-    Nothing before an inert character touches it, but under NFC and NFKC it may compose with the marks that
-    follow.  The result decomposes into the same first character.  Code points by code points; more than can
-    happen, perhaps.
-    """
-    if form not in ("NFC", "NFKC"):
-        return {}
-    inert = inert_table(form)
-    found = {}
-    for first, characters in _composed().items():
-        for character in (first, *characters):
-            if inert[ord(character)]:
-                found[ord(character)] = tuple(ord(other) for other in characters if other != character)
-    return found
+            found.setdefault(parts[0], [parts[0]]).append(character)
+    return [tuple(characters) for characters in found.values()]
 
 
 # --- steps -------------------------------------------------------------------------

@@ -207,8 +207,8 @@ def _classes(
     for number, atoms in enumerate(variants):  # whatever the second character becomes
         behind = variant == number
         closes[:, behind] &= relation.closes[np.ix_(atom, atoms)].all(axis=1, keepdims=True)
-        if len(atoms):  # the left side might tell one from the other
-            restarts[:, behind] &= closes[:, behind] | (atom[behind] == atoms).all()
+        same = (atom[behind][:, None] == atoms).all(axis=1)  # else the left side might tell one from another
+        restarts[:, behind] &= closes[:, behind] | same
     # an added token behind the place would end the left side there; if that matters, it must not absorb its way
     restarts &= closes | ~(white & bits["strip first"].any() | bits["first, composed"])
 
@@ -230,12 +230,9 @@ def _variants(atom_of: NDArray[np.uint8], seam: Seams) -> tuple[list[NDArray[np.
 
     The first of them is empty: the character stays what it is mapped to.
     """
-    numbers: dict[tuple[int, ...], int] = {(): 0}
-    variant = np.zeros(CODE_POINTS, np.int64)
-    for code, others in seam.variants.items():
-        atoms = tuple(sorted({*atom_of[list(others)].tolist()}))
-        variant[code] = numbers.setdefault(atoms, len(numbers))
-    return [np.array(atoms, np.int64) for atoms in numbers], variant
+    numbers: dict[tuple[int, ...], int] = {}
+    of_group = [numbers.setdefault(tuple(np.unique(atom_of[codes])), len(numbers)) for codes in seam.groups]
+    return [np.array(atoms, np.int64) for atoms in numbers], np.array(of_group)[seam.group]
 
 
 def _features(literals: Literals, seam: Seams) -> dict[str, NDArray[np.bool_]]:
@@ -266,10 +263,7 @@ def _anywhere(marked: NDArray[np.bool_], seam: Seams) -> NDArray[np.bool_]:
 
 def _composed(marked: NDArray[np.bool_], seam: Seams) -> NDArray[np.bool_]:
     """The raw code points that may become a marked one by what stands behind them."""
-    found = np.zeros(CODE_POINTS, np.bool_)
-    if marked.any():
-        found[[code for code, others in seam.variants.items() if marked[list(others)].any()]] = True
-    return found
+    return np.array([bool(marked[codes].any()) for codes in seam.groups])[seam.group]
 
 
 def _marked(characters: Iterable[str]) -> NDArray[np.bool_]:

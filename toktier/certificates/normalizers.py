@@ -7,7 +7,7 @@ with b::
     n(x y) = n(x) n'(y)
 
 where n' is n without its ``Prepend`` steps (a text gets its prefix once, at its start), and the normalized
-characters at the seam are ``mapped[a]`` and ``mapped[b]``, or one of ``variants[b]`` instead of the latter.  Step
+characters at the seam are ``mapped[a]`` and ``mapped[b]``, or any in the group of b instead of the latter.  Step
 by step:
 
 * A Unicode form: its inert characters (:mod:`~toktier.normalization` has the proof).  What stands before an inert
@@ -30,28 +30,34 @@ A step sees what the step before it made, hence the tables are composed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..added_tokens import white_space
 from ..errors import UnsupportedPatternError
-from ..normalization import engine_normalizer, left_to_reference, may_become
+from ..normalization import composing_groups, engine_normalizer, left_to_reference
 from ..patterns.charsets import CODE_POINTS, SURROGATES, members
 from ..patterns.syntax import parse, sets_of
 from ..pipeline import Literal, Normalizer, NormalizerSequence, Other, Prepend, Regex, Replace, UnicodeForm
 
 _SEPARATOR = "\x00"
+_NOTHING: NDArray[np.int64] = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Seams:
-    """``allowed``: bool (0x110000,); ``mapped``: int64 (0x110000,), and ``variants``, meaningful where allowed."""
+    """``allowed``: bool (0x110000,); ``mapped``: int64 (0x110000,), meaningful where allowed.
+
+    ``group``: int64 (0x110000,), the number in ``groups`` of the code points that each may become; the first of
+    these is empty: the character stays what it is mapped to.
+    """
 
     allowed: NDArray[np.bool_]
     mapped: NDArray[np.int64]
-    variants: Mapping[int, tuple[int, ...]]
+    group: NDArray[np.int64]
+    groups: tuple[NDArray[np.int64], ...]
 
 
 def seams(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]]) -> Seams | str:
@@ -63,7 +69,7 @@ def seams(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]])
         case None | Prepend():
             return _identity(np.ones(CODE_POINTS, np.bool_))
         case UnicodeForm(form):
-            return replace(_identity(inert[form]), variants=may_become(form))
+            return _form(form, inert[form])
         case NormalizerSequence(steps):
             total = _identity(np.ones(CODE_POINTS, np.bool_))
             for step in steps:
@@ -95,16 +101,26 @@ def seams(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]])
     raise AssertionError(normalizer)
 
 
+def _form(form: str, inert: NDArray[np.bool_]) -> Seams:
+    groups = [np.array([ord(char) for char in characters]) for characters in composing_groups(form)]
+    group = np.zeros(CODE_POINTS, np.int64)
+    for number, codes in enumerate(groups, 1):
+        group[codes] = number
+    return Seams(inert, np.arange(CODE_POINTS), group, (_NOTHING, *groups))
+
+
 def _then(one: Seams, other: Seams) -> Seams:
     """One step after another."""
     allowed = one.allowed & other.allowed[one.mapped]
-    variants: dict[int, tuple[int, ...]] = {}
-    for code in {*one.variants, *np.flatnonzero(np.isin(one.mapped, list(other.variants))).tolist()}:
-        between = [int(one.mapped[code]), *one.variants.get(code, ())]
-        allowed[code] &= other.allowed[between].all()
-        after = {v for b in between for v in (int(other.mapped[b]), *other.variants.get(b, ()))}
-        variants[code] = tuple(after - {int(other.mapped[between[0]])})
-    return Seams(allowed, other.mapped[one.mapped], variants)
+    groups = [_NOTHING]
+    for codes in one.groups[1:]:
+        after = [other.groups[number] for number in np.unique(other.group[codes]).tolist()]
+        groups.append(np.unique(np.concatenate((other.mapped[codes], *after))))
+    sure = np.array([bool(other.allowed[codes].all()) for codes in one.groups])
+    allowed &= sure[one.group]
+    group = np.where(one.group > 0, one.group, other.group[one.mapped] + len(groups) - 1)
+    group[(one.group == 0) & (other.group[one.mapped] == 0)] = 0
+    return Seams(allowed, other.mapped[one.mapped], group, (*groups, *other.groups[1:]))
 
 
 def has_prefix(normalizer: Normalizer | None) -> bool:
@@ -129,7 +145,7 @@ def without_prefix(normalizer: Normalizer | None) -> Normalizer | None:
 
 
 def _identity(allowed: NDArray[np.bool_]) -> Seams:
-    return Seams(allowed, np.arange(CODE_POINTS), {})
+    return Seams(allowed, np.arange(CODE_POINTS), np.zeros(CODE_POINTS, np.int64), (_NOTHING,))
 
 
 def _replace(old: str, new: str) -> Seams:

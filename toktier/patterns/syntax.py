@@ -129,8 +129,13 @@ _DEEPEST = 60
 @cache
 def _multi_character_folds() -> frozenset[str]:
     """Adjacent pairs inside full case foldings: ``ss`` of U+00DF, ``st`` of U+FB06 and so on."""
-    folds = (chr(c).casefold() for c in range(0x80, 0x20000))
-    return frozenset(f[i : i + 2] for f in folds if len(f) > 1 for i in range(len(f) - 1))
+    found: set[str] = set()
+    for first in range(0, 0x20000, 256):
+        block = "".join(map(chr, range(first, first + 256)))
+        if len(block.casefold()) > len(block):  # some character becomes several; most blocks have none
+            folds = (char.casefold() for char in block)
+            found.update(fold[i : i + 2] for fold in folds for i in range(len(fold) - 1))
+    return frozenset(found)
 
 
 def parse(source: str) -> Node:
