@@ -17,7 +17,7 @@ from typing import Any, Literal
 from .certificates.barriers import why_no_barriers
 from .errors import UnsupportedPatternError
 from .patterns.behaviors import BEHAVIORS, pieces_of
-from .patterns.charsets import DIGITS, PUNCTUATION, WHITE_SPACE
+from .patterns.charsets import DIGITS, PUNCTUATION, WHITE_SPACE, WORDS
 from .patterns.syntax import Alternation, Chars, Concat, Node, Not, One, Property, Repeat, Union, parse
 from .pipeline import (
     BPE,
@@ -39,8 +39,14 @@ from .pipeline import Literal as Text
 #: The pattern that the ``ByteLevel`` pre-tokenizer brings along (GPT-2's).
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
-#: The pattern of the ``Whitespace`` pre-tokenizer, which leaves out what it does not match.
-WORDS_PATTERN = r"\w+|[^\w\s]+"
+#: What ``Whitespace`` keeps: ``\w+|[^\w\s]+``, but another engine than that of ``Split`` runs it, and the two do
+#: not agree on what a word is.
+_WORDS = Alternation(
+    (
+        Repeat(One(Property(WORDS)), 1, None, False),
+        Repeat(One(Not(Union((Property(WORDS), Property(WHITE_SPACE))))), 1, None, False),
+    )
+)
 
 _WORD_MARK = "\u2581"  # the sign that SentencePiece-style vocabularies write for a space
 
@@ -218,7 +224,7 @@ def _stages(part: PreTokenizer, normalizer: Normalizer | None) -> list[_Stage] |
         case Other("WhitespaceSplit", _):
             return [_Stage(One(Property(WHITE_SPACE)), "matches")]
         case Other("Whitespace", _):
-            return [_Stage(parse(WORDS_PATTERN), "gaps")]
+            return [_Stage(_WORDS, "gaps")]
         case Other("CharDelimiterSplit", source):
             return [_Stage(_literal(json.loads(source)["delimiter"]), "matches")]
         case Other(type, _):

@@ -25,7 +25,7 @@ SURROGATES = slice(0xD800, 0xE000)
 _CHUNK = 4096
 
 #: The sources under which the sets of pre-tokenizers that bring their own are known here.
-DIGITS, WHITE_SPACE, PUNCTUATION = "Digits", "WhitespaceSplit", "Punctuation"
+DIGITS, WHITE_SPACE, PUNCTUATION, WORDS = "Digits", "WhitespaceSplit", "Punctuation", "Whitespace"
 
 CharSet = NDArray[np.bool_]
 
@@ -47,7 +47,7 @@ def probe(source: str) -> CharSet:
     """
     from tokenizers import Regex, normalizers
 
-    if source in (DIGITS, WHITE_SPACE, PUNCTUATION):
+    if source in (DIGITS, WHITE_SPACE, PUNCTUATION, WORDS):
         kept = [piece for chunk in _all_code_points() for piece in _beside(source, chunk)]
     else:
         try:
@@ -67,6 +67,11 @@ def _beside(source: str, text: str) -> list[str]:
     """The pieces of a text that have no member of a pre-tokenizer's own set."""
     from tokenizers import PreTokenizedString, pre_tokenizers
 
+    if source == WORDS:  # it leaves out white space, and what it leaves in is words and others
+        words = pre_tokenizers.Whitespace()
+        pieces = [piece for piece, _ in words.pre_tokenize_str(text)]
+        inside = {char for p in pieces if len(words.pre_tokenize_str("a" + p[0])) == 1 for char in p}
+        return [char for char in text if char not in inside]
     digits = pre_tokenizers.Digits(individual_digits=False)
     splitter = {
         DIGITS: digits,
