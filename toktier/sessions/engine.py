@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Characters of a stretch that are encoded in one go; the cuts between are anchors.
 PART = 1 << 16
+#: Behind a cut so many characters at most are counted token by token.
+_COUNTED = 256
 
 
 class Engine:
@@ -36,6 +39,8 @@ class Engine:
         self.refusal = self.cuts.refusal
         if post.truncation is not None or post.padding is not None:
             self.refusal = "it truncates or pads every text"
+        self.widths = token_widths(tokenizer) if self.refusal is None else None
+        self.leaves_alone = tokenizer._front.normalizer.leaves_alone
         self.characters = 0
 
     def encode(self, text: str, at_start: bool) -> NDArray[np.uint32]:
@@ -84,4 +89,40 @@ class Window:
 
     def behind(self, cut: int) -> int:
         """How many ids lie behind a certified cut: as many as what lies behind it has by itself."""
-        return len(self._engine.encode(self.text[cut:], cut == 0))
+        rest = self.text[cut:]
+        widths = self._engine.widths
+        if widths is not None and len(rest) <= _COUNTED and self._engine.leaves_alone(rest):
+            size = len(rest.encode("utf-8"))  # ids from the right that make up so many bytes
+            ends = widths.take(self.ids[max(0, len(self.ids) - size) :])[::-1].cumsum()
+            found = int(ends.searchsorted(size))
+            if found < len(ends) and ends[found] == size:
+                return found + 1
+        return len(self._engine.encode(rest, cut == 0))
+
+
+_widths: weakref.WeakKeyDictionary[Tokenizer, NDArray[np.int64] | None] = weakref.WeakKeyDictionary()
+
+
+def token_widths(tokenizer: Tokenizer) -> NDArray[np.int64] | None:
+    """UTF-8 bytes that each id of a byte-level model stands for, in a text that its normalizer leaves alone.
+
+    None for other models, and where an added token covers more or less than its content.
+    """
+    if tokenizer not in _widths:
+        _widths[tokenizer] = _token_widths(tokenizer)
+    return _widths[tokenizer]
+
+
+def _token_widths(tokenizer: Tokenizer) -> NDArray[np.int64] | None:
+    added = tokenizer._compiled.pipeline.added_tokens
+    if not tokenizer._gives_offsets or tokenizer._is_lossy:
+        return None
+    normalize = tokenizer._front.normalizer.normalize
+    if any(token.lstrip or token.rstrip or normalize(token.content) != token.content for token in added):
+        return None
+    widths = np.zeros(tokenizer.vocab_size, np.int64)
+    own = np.diff(tokenizer._compiled.tokens.offsets)
+    widths[: len(own)] = own
+    for token in added:
+        widths[token.id] = len(token.content.encode("utf-8"))
+    return widths

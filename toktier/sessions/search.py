@@ -23,27 +23,10 @@ _WINDOW = 512
 _ATTEMPTS = 6
 
 
-def token_widths(engine: Engine) -> NDArray[np.int64] | None:
-    """UTF-8 bytes that each id stands for; None where that depends on the text, or the model has no bytes."""
-    compiled = engine.tokenizer._compiled
-    if engine.refusal is not None or compiled.engine is None or not compiled.engine.byte_level:
-        return None
-    added = compiled.pipeline.added_tokens
-    normalize = engine.tokenizer._front.normalizer.normalize
-    if any(token.lstrip or token.rstrip or normalize(token.content) != token.content for token in added):
-        return None
-    widths = np.zeros(engine.tokenizer.vocab_size, np.int64)
-    own = np.diff(compiled.tokens.offsets)
-    widths[: len(own)] = own
-    for token in added:
-        widths[token.id] = len(token.content.encode("utf-8"))
-    return widths
-
-
 def search(engine: Engine, state: State, start: int, new: str, widths: NDArray[np.int64]) -> Splice | None:
     """Replace everything from ``start`` on; None if no window was accepted.
 
-    ``widths``: from :func:`token_widths`.
+    ``widths``: from :func:`~toktier.sessions.engine.token_widths`.
     """
     size = len(state.text)
     longest = int(widths.max())

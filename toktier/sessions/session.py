@@ -18,7 +18,7 @@ from .anchors import Anchors
 from .engine import Engine
 from .ids import IdBuffer
 from .repair import Seam, Splice, State, same
-from .search import search, token_widths
+from .search import search
 from .text import BlockText
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Session:
         self.special: Special = special
         self.strategy: Literal["restart", "search"] = strategy
         self._engine = Engine(tokenizer, special)
-        self._widths = token_widths(self._engine) if strategy == "search" else None
+        self._widths = self._engine.widths if strategy == "search" else None
         self._counters = Counters()
         self._state = State(BlockText(), IdBuffer(NO_IDS), Anchors.start(), Seam())
         self._check_text(text)
