@@ -113,6 +113,7 @@ def in_fresh_process(program: str, *arguments: str, cache: str, texts: Iterable[
         "TOKTIER_CACHE_DIR": cache,
         "PYTHONPATH": os.pathsep.join(filter(None, folders)),
     }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its byte code
     process = subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         stdin=subprocess.PIPE,
