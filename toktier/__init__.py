@@ -22,17 +22,24 @@ from ._version import __version__
 from .registry import DEFAULT, embedded_names
 
 if TYPE_CHECKING:
+    from .certificates.stream import StreamEncoder
+    from .chat.session import ChatSession
     from .decoding import StreamDecoder
     from .explanation import Explanation
+    from .sessions.session import Patch, Session
     from .sessions.store import SessionStore
     from .tokenizer import Encoding, Tokenizer
 
 __all__ = [
     "DEFAULT",
+    "ChatSession",
     "Encoding",
     "Explanation",
+    "Patch",
+    "Session",
     "SessionStore",
     "StreamDecoder",
+    "StreamEncoder",
     "Tokenizer",
     "__version__",
     "embedded_names",
@@ -42,10 +49,14 @@ __all__ = [
 ]
 
 _LAZY = {
+    "ChatSession": "chat.session",
     "Encoding": "tokenizer",
     "Explanation": "explanation",
+    "Patch": "sessions.session",
+    "Session": "sessions.session",
     "SessionStore": "sessions.store",
     "StreamDecoder": "decoding",
+    "StreamEncoder": "certificates.stream",
     "Tokenizer": "tokenizer",
 }
 
