@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -84,7 +85,7 @@ class Cuts:
         """A cut p that closes, with ``low < p < high``: the first behind ``place`` or the last before it."""
         found = self.first(text, max(low, place - 1), min(high, place + _BLOCK), True)
         if found is None:
-            found = self.last(text, low, place, True)
+            found = self.last(text, low, min(place, high), True)
         return self.first(text, max(low, place - 1), high, True) if found is None else found
 
     def all(self, text: str, closes: bool = False) -> NDArray[np.int64]:
@@ -94,13 +95,16 @@ class Cuts:
         bit = self._bits(closes)
         entries = self._entries(text)
         found = np.flatnonzero(entries & np.uint8(bit)) + 1
-        unsure = np.flatnonzero(entries[found - 1] & ((ASK | ENDS) if bit & int(ENDS) else ASK))
-        if len(unsure):
-            kept = np.ones(len(found), np.bool_)
-            asked = zip(found[unsure].tolist(), entries[found[unsure] - 1].tolist(), strict=True)
-            kept[unsure] = [self._is_cut(text, place, entry, bit) for place, entry in asked]
-            found = found[kept]
-        return found
+        unsure = np.flatnonzero(entries[found - 1] & np.uint8(int(ASK) | bit & int(ENDS)))
+        if not len(unsure):
+            return found
+        kept = np.ones(len(found), np.bool_)
+        places = found[unsure]
+        holds, asked = self._sieve.sift(text, places, entries[places - 1], bit)
+        one_by_one = zip(places[asked].tolist(), entries[places[asked] - 1].tolist(), strict=True)
+        holds[asked] = [self._is_cut(text, place, entry, bit) for place, entry in one_by_one]
+        kept[unsure] = holds
+        return found[kept]
 
     def is_closing(self, text: str, cut: int) -> bool:
         """Whether a certified cut closes."""
@@ -193,6 +197,10 @@ class Cuts:
 
     # --- many places --------------------------------------------------------------------------
 
+    @cached_property
+    def _sieve(self) -> _Sieve:
+        return _Sieve(self._certificate, self._literals)
+
     def _entries(self, text: str) -> NDArray[np.uint8]:
         """The table's entries for all neighbours in ``text``."""
         if text.isascii():
@@ -208,3 +216,63 @@ class Cuts:
         """Places p with ``low < p < high`` whose classes allow a cut, or may."""
         places: list[int] = (np.flatnonzero(self._entries(text[low:high]) & np.uint8(bit)) + low + 1).tolist()
         return places
+
+
+class _Sieve:
+    """Decides about many places by the two characters there, as far as these are enough."""
+
+    def __init__(self, certificate: Certificate, literals: Literals) -> None:
+        self._mapped = certificate.mapped
+        self._adjacent = _PairSet(certificate.adjacent.astype(np.int64))
+        self._inside = _PairSet(_packed(inner_pairs(literals.given)))
+        self._blocked = _PairSet(_packed(inner_pairs(literals.normalized)))
+        last = {token.content[-1] for token in (*literals.given, *literals.normalized)}
+        self._last = np.array(sorted(map(ord, last)), np.int64) if certificate.prefix else None
+
+    def sift(
+        self, text: str, places: NDArray[np.int64], entries: NDArray[np.uint8], bits: int
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which places certainly hold, and which need a look at what lies around them."""
+        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+        before, behind = points[places - 1].astype(np.int64), points[places].astype(np.int64)
+        asked = self._inside.has(before << CODE_POINT_BITS | behind)
+        if self._last is not None:
+            asked |= np.isin(before, self._last)
+        for code, normal in self._mapped.tolist():
+            before[before == code] = normal
+            behind[behind == code] = normal
+        pairs = before << CODE_POINT_BITS | behind
+        holds = ~self._adjacent.has(pairs) & (entries & np.uint8(bits) & ~ENDS != 0)
+        asked |= self._blocked.has(pairs)
+        asked |= (entries & CLOSES == 0) & (entries & RESTARTS != 0)  # an added token behind may matter
+        asked &= holds
+        asked |= entries & np.uint8(bits) & ENDS != 0
+        return holds, asked
+
+
+class _PairSet:
+    """A set of packed pairs that is asked about many at once."""
+
+    _BITS = 20
+
+    def __init__(self, pairs: NDArray[np.int64]) -> None:
+        self._pairs = np.sort(pairs)
+        self._maybe = np.zeros(1 << self._BITS, np.bool_)
+        self._maybe[self._hash(pairs)] = True
+
+    def _hash(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+        mixed: NDArray[np.int64] = (pairs ^ pairs >> 15) & np.int64((1 << self._BITS) - 1)
+        return mixed
+
+    def has(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
+        if not len(self._pairs):
+            return np.zeros(len(pairs), np.bool_)
+        found = self._maybe[self._hash(pairs)]
+        likely = np.flatnonzero(found)
+        place = np.searchsorted(self._pairs, pairs[likely])
+        found[likely] = self._pairs.take(place, mode="clip") == pairs[likely]
+        return found
+
+
+def _packed(pairs: Iterable[str]) -> NDArray[np.int64]:
+    return np.array([ord(pair[0]) << CODE_POINT_BITS | ord(pair[1]) for pair in pairs], np.int64)
