@@ -1,4 +1,4 @@
-"""The command line: ``toktier encode | decode | count | inspect | tokenizers``.
+"""The command line: ``toktier encode | decode | count | inspect | certify | tokenizers``.
 
 Only what ``--help`` needs is imported here; a command and what it computes with are loaded when it runs.
 Results go to standard output as UTF-8 bytes, everything else to standard error, one line per problem.
@@ -215,7 +215,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
         "Tells which part of the\ntokenizer runs where and why; and of a text its normalized form, its pieces and "
         "their tokens.",
         "  toktier inspect qwen3\n  toktier inspect qwen3 '<|im_start|>Hello, world'\n"
-        "  toktier inspect model/tokenizer.json - < a.txt",
+        '  toktier inspect model/tokenizer.json - < a.txt\n  toktier inspect gpt2 --trace "it\'s  12"',
     )
     inspect.add_argument(
         "inputs",
@@ -224,7 +224,34 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
         help="the tokenizer, unless --tokenizer names it; then a text, or '-' for standard input",
     )
     _add_tokenizer(inspect, default=None)
+    inspect.add_argument(
+        "--trace",
+        metavar="TEXT",
+        help="a table of the text's characters (of standard input's for '-'): their classes, the states of the "
+        "machines that cut the text into pieces, and where it may be cut in two",
+    )
     inspect.add_argument("--json", action="store_true", help="one JSON object")
+
+    certify = command(
+        "certify",
+        "show where texts may be cut, and why nowhere else",
+        "At a certified cut a\ntext may be cut in two and both sides tokenized apart. Which places are "
+        "certified is a matter\nof the two characters there; docs/certificates.md explains the output.",
+        "  toktier certify gpt2\n  toktier certify gpt2 --witness '\\t' a\n"
+        "  toktier certify model/tokenizer.json --json | jq .refusal",
+    )
+    certify.add_argument(
+        "inputs", nargs="*", metavar="TOKENIZER", help="the tokenizer, unless --tokenizer names it"
+    )
+    _add_tokenizer(certify, default=None)
+    certify.add_argument(
+        "--witness",
+        nargs=2,
+        metavar=("A", "B"),
+        help="whether a text may be cut between two characters and, if not, a text that shows why, shown to the "
+        r"reference. A character is given as itself, as \n, \t or U+00E9, or as the first of an atom's: atom:3",
+    )
+    certify.add_argument("--json", action="store_true", help="everything, as one JSON object")
 
     tokenizers = command(
         "tokenizers",

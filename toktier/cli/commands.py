@@ -25,7 +25,7 @@ from ..errors import (
 )
 from ..parallel import usable_cores
 from ..tokenizer import Tokenizer
-from . import BAD_DATA, BAD_USAGE, OK, say
+from . import BAD_DATA, BAD_USAGE, OK, certificates, say
 from .reading import STANDARD_INPUT, UnreadableError, decode_text, parse_ids, read_ids, read_text, shown_name
 from .running import Bar, in_order
 
@@ -241,6 +241,8 @@ def _inspect(args: argparse.Namespace) -> int:
     if len(items) > 2:
         raise UsageError(f"a tokenizer and one text at most, but there is also {items[2]!r} (quote the text)")
     name, *texts = items or [DEFAULT]
+    if args.trace is not None and texts:
+        raise UsageError(f"one text at most, but there are {texts[0]!r} and --trace {args.trace!r}")
     try:
         tok = _load(name)
     except UnknownTokenizerError as problem:
@@ -255,15 +257,31 @@ def _inspect(args: argparse.Namespace) -> int:
         "vocabulary": tok.vocab_size,
     }
     lines = [str(tok.explain()), f"{'model':12} {about['model']}, {tok.vocab_size} ids"]
-    if texts:
+    asked = texts[0] if texts else args.trace
+    if asked is not None:
         try:
             # An argument that is not UTF-8 arrives with its bytes disguised as surrogates.
-            text = read_text(texts[0]) if texts[0] == STANDARD_INPUT else decode_text(os.fsencode(texts[0]))
+            text = read_text(asked) if asked == STANDARD_INPUT else decode_text(os.fsencode(asked))
         except (InvalidUTF8Error, UnreadableError) as problem:
-            _report(STANDARD_INPUT if texts[0] == STANDARD_INPUT else "TEXT", problem)
+            _report(STANDARD_INPUT if asked == STANDARD_INPUT else "TEXT", problem)
             return BAD_DATA
-        about["text"], more = _inspect_text(tok, text)
-        lines += ["", *more]
+        if texts:
+            about["text"], more = _inspect_text(tok, text)
+            lines += ["", *more]
+        else:
+            steps = certificates.trace(tok, text)
+            about["trace"] = [step.as_dict() for step in steps]
+            lines = certificates.trace_lines(steps)
+    _write(_json(about) if args.json else "".join(f"{line}\n" for line in lines).encode())
+    return OK
+
+
+def _certify(args: argparse.Namespace) -> int:
+    items: list[str] = [*([] if args.tokenizer is None else [args.tokenizer]), *args.inputs]
+    if len(items) > 1:
+        raise UsageError(f"one tokenizer at most, but there is also {items[1]!r}")
+    tok = _load(items[0] if items else DEFAULT)
+    about, lines = certificates.certified(tok) if args.witness is None else certificates.pair(tok, *args.witness)
     _write(_json(about) if args.json else "".join(f"{line}\n" for line in lines).encode())
     return OK
 
@@ -402,5 +420,6 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "decode": _decode,
     "count": _count,
     "inspect": _inspect,
+    "certify": _certify,
     "tokenizers": _tokenizers,
 }
