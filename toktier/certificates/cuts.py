@@ -32,6 +32,7 @@ class Cuts:
     def __init__(self, certificate: Certificate, literals: Literals, ends: tuple[str, ...] = ()) -> None:
         self._ends = frozenset(ends)
         self._end_lengths = sorted(set(map(len, ends)))
+        self._end_tails = frozenset(end[-2:] for end in ends)
         self.refusal = certificate.refusal
         self._certificate = certificate
         self._literals = literals
@@ -135,6 +136,8 @@ class Cuts:
         return bool(entry & bits & int(ENDS)) and self._token_ends(text, place)
 
     def _token_ends(self, text: str, place: int) -> bool:
+        if text[max(0, place - 2) : place] not in self._end_tails and text[place - 1] not in self._end_tails:
+            return False
         lengths = (length for length in self._end_lengths if length <= place)
         return any(text[place - length : place] in self._ends for length in lengths)
 
