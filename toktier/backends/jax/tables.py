@@ -8,7 +8,6 @@ slots that its hash names, so that a look-up reads both, has no loop, and takes 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -28,11 +27,6 @@ _MOST_FILLED = 0.45
 _MOST_ROUNDS = 1000
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["pair_left", "pair_right", "pair_rank", "result"],
-    meta_fields=["seed"],
-)
 @dataclass(frozen=True)
 class DeviceTables:
     """The merge rules of a vocabulary.
@@ -47,6 +41,9 @@ class DeviceTables:
     pair_rank: jax.Array
     result: jax.Array
     seed: int
+
+
+jax.tree_util.register_dataclass(DeviceTables, ["pair_left", "pair_right", "pair_rank", "result"], ["seed"])
 
 
 def device_tables(merges: Merges) -> DeviceTables:
