@@ -226,9 +226,11 @@ class _Sieve:
 
     def __init__(self, certificate: Certificate, literals: Literals) -> None:
         self._mapped = certificate.mapped
-        self._adjacent = _PairSet(certificate.adjacent.astype(np.int64))
-        self._inside = _PairSet(_packed(inner_pairs(literals.given)))
-        self._blocked = _PairSet(_packed(inner_pairs(literals.normalized)))
+        self._adjacent = _CodeSet(certificate.adjacent.astype(np.int64))
+        contents = [token.content for token in literals.given]
+        self._second = _CodeSet(_packed({content[:2] for content in contents if len(content) > 1}))
+        self._later = _CodeSet(_packed({c[i : i + 3] for c in contents for i in range(len(c) - 2)}))
+        self._blocked = _CodeSet(_packed(inner_pairs(literals.normalized)))
         last = {token.content[-1] for token in (*literals.given, *literals.normalized)}
         self._last = np.array(sorted(map(ord, last)), np.int64) if certificate.prefix else None
 
@@ -238,7 +240,10 @@ class _Sieve:
         """Which places certainly hold, and which need a look at what lies around them."""
         points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         before, behind = points[places - 1].astype(np.int64), points[places].astype(np.int64)
-        asked = self._inside.has(before << CODE_POINT_BITS | behind)
+        pairs = before << CODE_POINT_BITS | behind
+        # a token may lie across if it begins with the pair, or goes on with it after the character before
+        asked = self._second.has(pairs)
+        asked |= self._later.has(points[np.maximum(places - 2, 0)].astype(np.int64) << 2 * CODE_POINT_BITS | pairs)
         if self._last is not None:
             asked |= np.isin(before, self._last)
         for code, normal in self._mapped.tolist():
@@ -253,29 +258,37 @@ class _Sieve:
         return holds, asked
 
 
-class _PairSet:
-    """A set of packed pairs that is asked about many at once."""
+class _CodeSet:
+    """A set of packed code points that is asked about many at once."""
 
     _BITS = 20
 
-    def __init__(self, pairs: NDArray[np.int64]) -> None:
-        self._pairs = np.sort(pairs)
+    def __init__(self, codes: NDArray[np.int64]) -> None:
+        self._codes = np.sort(codes)
         self._maybe = np.zeros(1 << self._BITS, np.bool_)
-        self._maybe[self._hash(pairs)] = True
+        self._maybe[self._hash(codes)] = True
 
-    def _hash(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
-        mixed: NDArray[np.int64] = (pairs ^ pairs >> 15) & np.int64((1 << self._BITS) - 1)
+    def _hash(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        mixed: NDArray[np.int64] = (codes ^ codes >> 15 ^ codes >> 31) & np.int64((1 << self._BITS) - 1)
         return mixed
 
-    def has(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
-        if not len(self._pairs):
-            return np.zeros(len(pairs), np.bool_)
-        found = self._maybe[self._hash(pairs)]
+    def has(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        if not len(self._codes):
+            return np.zeros(len(codes), np.bool_)
+        found = self._maybe[self._hash(codes)]
         likely = np.flatnonzero(found)
-        place = np.searchsorted(self._pairs, pairs[likely])
-        found[likely] = self._pairs.take(place, mode="clip") == pairs[likely]
+        place = np.searchsorted(self._codes, codes[likely])
+        found[likely] = self._codes.take(place, mode="clip") == codes[likely]
         return found
 
 
-def _packed(pairs: Iterable[str]) -> NDArray[np.int64]:
-    return np.array([ord(pair[0]) << CODE_POINT_BITS | ord(pair[1]) for pair in pairs], np.int64)
+def _packed(strings: Iterable[str]) -> NDArray[np.int64]:
+    """Two or three characters each, as one number."""
+    return np.array([_number(string) for string in strings], np.int64)
+
+
+def _number(string: str) -> int:
+    code = 0
+    for char in string:
+        code = code << CODE_POINT_BITS | ord(char)
+    return code
