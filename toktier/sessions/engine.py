@@ -40,7 +40,7 @@ class Engine:
         if post.truncation is not None or post.padding is not None:
             self.refusal = "it truncates or pads every text"
         self.widths = token_widths(tokenizer) if self.refusal is None else None
-        self.leaves_alone = tokenizer._front.normalizer.leaves_alone
+        self._leaves_alone = tokenizer._front.normalizer.leaves_alone
         self.characters = 0
 
     def encode(self, text: str, at_start: bool) -> NDArray[np.uint32]:
@@ -62,6 +62,17 @@ class Engine:
         parts = [self.encode(text[start:stop], at_start and not start) for start, stop in spans]
         tokens = np.cumsum([len(part) for part in parts], dtype=np.int64)[:-1]
         return Window(self, text, np.concatenate(parts), Anchors(np.array(edges[1:], np.int64), tokens))
+
+    def count(self, text: str, ids: NDArray[np.uint32]) -> int | None:
+        """How many of the first ``ids`` make up a stretch, by their bytes; None if that cannot be told."""
+        if self.widths is None or not self._leaves_alone(text):
+            return None
+        size = len(text.encode("utf-8"))
+        if not size:
+            return 0
+        ends = self.widths.take(ids[:size]).cumsum()
+        found = int(ends.searchsorted(size))
+        return found + 1 if found < len(ends) and ends[found] == size else None
 
     def whole(self, text: str, by_reference: bool) -> NDArray[np.uint32]:
         """The ids of a whole text, by the reference or by whatever engine is the fastest."""
@@ -90,14 +101,8 @@ class Window:
     def behind(self, cut: int) -> int:
         """How many ids lie behind a certified cut: as many as what lies behind it has by itself."""
         rest = self.text[cut:]
-        widths = self._engine.widths
-        if widths is not None and len(rest) <= _COUNTED and self._engine.leaves_alone(rest):
-            size = len(rest.encode("utf-8"))  # ids from the right that make up so many bytes
-            ends = widths.take(self.ids[max(0, len(self.ids) - size) :])[::-1].cumsum()
-            found = int(ends.searchsorted(size))
-            if found < len(ends) and ends[found] == size:
-                return found + 1
-        return len(self._engine.encode(rest, cut == 0))
+        found = self._engine.count(rest, self.ids[::-1]) if len(rest) <= _COUNTED else None
+        return len(self._engine.encode(rest, cut == 0)) if found is None else found
 
 
 _widths: weakref.WeakKeyDictionary[Tokenizer, NDArray[np.int64] | None] = weakref.WeakKeyDictionary()

@@ -237,11 +237,14 @@ def _cut_after(engine: Engine, state: State, low: int, start: int, stop: int, ne
 def locate(engine: Engine, state: State, low: int, high: int) -> tuple[int, int, Anchors]:
     """How many tokens lie before either of two cuts that close, and the anchors met while finding out.
 
-    Encodes from the anchor before them to ``high``, or from ``low`` to the anchor behind them, whichever is
+    Encodes from a known place before them to ``high``, or from ``low`` to the anchor behind them, whichever is
     shorter, and compares with what is stored.
     """
     left = state.anchors.before(low)
     right = state.anchors.after(high + 1) or (len(state.text), len(state.ids))
+    counted = engine.count(state.text.slice(left[0], low), state.ids.read(left[1], right[1]))
+    if counted is not None:
+        left = (low, left[1] + counted)
     if high - left[0] <= right[0] - low:
         begin, end = left[0], high
         window = engine.window(state.text.slice(begin, end), begin == 0)
