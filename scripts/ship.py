@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from toktier import cache
-from toktier.compiled import derived
-from toktier.patterns.charsets import DIGITS, PUNCTUATION, WHITE_SPACE, engine_version, probe
+from toktier.backends.reference import engine_version
+from toktier.compiled import FORMAT
+from toktier.derivation import derived
+from toktier.patterns.charsets import DIGITS, PUNCTUATION, WHITE_SPACE, probe
 from toktier.registry import embedded_names, resolve
 
 DATA = Path(__file__).parent.parent / "toktier" / "data"
@@ -39,7 +41,7 @@ def contents() -> Iterator[tuple[str, Content]]:
     yield "charsets", ({"tokenizers": engine_version(), "sources": list(SOURCES)}, sets)
     for name in embedded_names():
         artifact = resolve(name)
-        yield artifact.fingerprint[:12], derived(artifact)
+        yield artifact.fingerprint[:12], derived(artifact, FORMAT)
 
 
 def same(one: Content, other: Content) -> bool:

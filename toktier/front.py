@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .added_tokens import AddedTokenMatcher, Matches
-from .certificates.normalizers import has_prefix, without_prefix
-from .normalization import TextNormalizer, left_to_reference
+from .normalization import TextNormalizer, has_prefix, left_to_reference, without_prefix
 from .pipeline import Pipeline
 from .segments import PreparedText
 

@@ -42,8 +42,6 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, normalizers
 
 from .errors import ArtifactError, UnsupportedPatternError
-from .patterns.syntax import can_be_empty
-from .patterns.syntax import parse as parse_pattern
 from .pipeline import Literal, Normalizer, NormalizerSequence, Other, Prepend, Regex, Replace, UnicodeForm
 
 _FORMS: dict[str, Callable[[], normalizers.Normalizer]] = {
@@ -292,6 +290,9 @@ def left_to_reference(normalizer: Normalizer | None) -> str | None:
         case Prepend("") | Replace(Literal(""), _):
             return "the normalizer replaces the empty string"
         case Replace(Regex(source), _):
+            from .patterns.syntax import can_be_empty  # large, and hardly ever needed
+            from .patterns.syntax import parse as parse_pattern
+
             try:
                 if not can_be_empty(parse_pattern(source)):
                     return None
@@ -299,6 +300,27 @@ def left_to_reference(normalizer: Normalizer | None) -> str | None:
                 pass
             return f"the normalizer replaces matches of {source!r}, which may be empty"
     return None
+
+
+def has_prefix(normalizer: Normalizer | None) -> bool:
+    """Whether texts are given a prefix, so that what follows an added token is no continuation."""
+    match normalizer:
+        case NormalizerSequence(steps):
+            return any(map(has_prefix, steps))
+        case Prepend():
+            return True
+    return False
+
+
+def without_prefix(normalizer: Normalizer | None) -> Normalizer | None:
+    """The same without its ``Prepend`` steps."""
+    match normalizer:
+        case NormalizerSequence(steps):
+            kept = (without_prefix(step) for step in steps)
+            return NormalizerSequence(tuple(step for step in kept if step is not None))
+        case Prepend():
+            return None
+    return normalizer
 
 
 def _is_substitution(normalizer: Normalizer | None) -> bool:

@@ -25,11 +25,11 @@ from .artifact import Artifact
 from .backends.base import Backend
 from .backends.numpy import NumpyBackend
 from .backends.python import PythonBackend
-from .backends.reference import Reference
+from .backends.reference import Reference, engine_version
 from .bpe.pieces import PieceEncoder
 from .bpe.tables import byte_alphabet
 from .certificates.cuts import Cuts
-from .certificates.derive import literals_of
+from .certificates.literals import literals_of
 from .compiled import Compiled, compiled
 from .decoding import Decoder, Ids, StreamDecoder, make_decoder
 from .errors import (
@@ -43,7 +43,6 @@ from .errors import (
 from .explanation import Explanation
 from .front import Front
 from .parallel import check_threads, groups, map_parts, usable_cores
-from .patterns.charsets import engine_version
 from .pipeline import BPE, Normalizer, NormalizerSequence, UnicodeForm
 from .postprocessing import PostProcessor
 from .segments import NO_IDS, PreparedText

@@ -16,7 +16,7 @@ from ..bpe.barriers import Barriers
 from ..bpe.memo import Memo
 from ..bpe.pieces import PieceEncoder
 from ..compiled import Split
-from ..patterns.stdlib import STAND_IN
+from ..patterns.stand_in import STAND_IN
 from ..segments import NO_POSITIONS, PreparedText
 from .splitting import Splitting
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,11 @@ from ..errors import ArtifactError, ReferenceFailedError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+
+def engine_version() -> str:
+    """The installed version of the reference, which names its Unicode tables."""
+    return version("tokenizers")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .barriers import CODE_POINT_BITS
-from .derive import ASK, CLOSES, ENDS, RESTARTS, Certificate
+from .certificate import ASK, CLOSES, ENDS, RESTARTS, Certificate
 from .literals import Literals, beginnings, goes_on, inner_pairs, lies_across, splits
 
 #: Characters that are looked at one by one before arrays take over, and in the first of these; each next one is

@@ -10,70 +10,28 @@ left is one small table over pairs of classes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UnsupportedPatternError
-from ..normalization import TextNormalizer
+from ..normalization import has_prefix
 from ..patterns.charsets import CODE_POINTS
 from ..patterns.stages import machines_of
 from ..patterns.syntax import Node
 from ..pipeline import Pipeline
 from ..plan import CertificatePlan, certificate_plan
-from .barriers import CODE_POINT_BITS, adjacent_pairs
-from .literals import Literals, inner_pairs
-from .normalizers import Seams, has_prefix, seams
+from .barriers import CODE_POINT_BITS, adjacent_pairs, mergeable
+from .certificate import ASK, CLOSES, ENDS, RESTARTS, Certificate
+from .literals import Literals, inner_pairs, literals_of
+from .normalizers import Seams, seams
 from .relation import Relation, derive_relation
-
-#: Bits of a table's entries: a text may be cut here and goes on from its right side; both sides are texts of
-#: their own; only if the very characters at the place, and what lies around it, allow it; whatever the other bits
-#: say, a text may be cut here if an added token ends here that is sure to be found.
-RESTARTS, CLOSES, ASK, ENDS = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
 
 _MOST_CLASSES = 255
 _MARK = "\u2581"
 #: The atom of all characters that are not told apart, in a certificate about barriers.
 _OTHERS = 0x80
-
-
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """What is derived once per artifact.
-
-    ``refusal``: why no place is certified, or None.  ``prefix``: the normalizer puts something before every text.
-    ``states``: how many a position of a text can have (1 for barriers).  ``atom_of``: uint8 (0x110000,), the
-    atom of each *normalized* code point, and ``restarts``, ``closes``: bool (atoms, atoms).  ``adjacent``: for
-    barriers, see :func:`~toktier.certificates.barriers.adjacent_pairs`; else empty.  ``class_of``: uint8
-    (0x110000,), the class of each raw code point; ``table``: uint8 (classes, classes), bits RESTARTS, CLOSES and
-    ASK.  ``mapped``: int64 (k, 2), the raw code points that the normalizer replaces by another one and beside
-    which a cut may stand.
-    """
-
-    refusal: str | None
-    prefix: bool
-    states: int
-    atom_of: NDArray[np.uint8]
-    restarts: NDArray[np.bool_]
-    closes: NDArray[np.bool_]
-    adjacent: NDArray[np.uint64]
-    class_of: NDArray[np.uint8]
-    table: NDArray[np.uint8]
-    mapped: NDArray[np.int64]
-
-
-def literals_of(pipeline: Pipeline, inert: Mapping[str, NDArray[np.bool_]]) -> Literals:
-    """The added tokens, the normalized ones as the normalizer leaves them."""
-    normalizer = TextNormalizer(pipeline.normalizer, inert=inert)
-    given, normalized = [], []
-    for token in pipeline.added_tokens:
-        if not token.normalized or normalizer.is_identity:
-            given.append(token)
-        else:
-            normalized.append(replace(token, content=normalizer.normalize(token.content)))
-    return Literals(tuple(t for t in given if t.content), tuple(t for t in normalized if t.content))
 
 
 def derive_certificate(
@@ -88,7 +46,7 @@ def derive_certificate(
         return _refused(seam)
     try:
         if plan.barriers:
-            adjacent = adjacent_pairs(vocabulary)
+            adjacent = adjacent_pairs(mergeable(vocabulary))
             atom_of, relation = _ascii_atoms(adjacent)
         else:
             adjacent = np.empty(0, np.uint64)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..added_tokens import white_space
-from ..pipeline import AddedToken
+from ..normalization import TextNormalizer
+from ..pipeline import AddedToken, Pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,18 @@ class Literals:
             and everything.count(token.content) == 1
             and not any(token.content[:at] in tails for at in range(1, len(token.content)))
         )
+
+
+def literals_of(pipeline: Pipeline, inert: Mapping[str, NDArray[np.bool_]]) -> Literals:
+    """The added tokens, the normalized ones as the normalizer leaves them."""
+    normalizer = TextNormalizer(pipeline.normalizer, inert=inert)
+    given, normalized = [], []
+    for token in pipeline.added_tokens:
+        if not token.normalized or normalizer.is_identity:
+            given.append(token)
+        else:
+            normalized.append(replace(token, content=normalizer.normalize(token.content)))
+    return Literals(tuple(t for t in given if t.content), tuple(t for t in normalized if t.content))
 
 
 def inner_pairs(tokens: Iterable[AddedToken]) -> frozenset[str]:

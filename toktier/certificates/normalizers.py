@@ -123,27 +123,6 @@ def _then(one: Seams, other: Seams) -> Seams:
     return Seams(allowed, other.mapped[one.mapped], group, (*groups, *other.groups[1:]))
 
 
-def has_prefix(normalizer: Normalizer | None) -> bool:
-    """Whether texts are given a prefix, so that what follows an added token is no continuation."""
-    match normalizer:
-        case NormalizerSequence(steps):
-            return any(map(has_prefix, steps))
-        case Prepend():
-            return True
-    return False
-
-
-def without_prefix(normalizer: Normalizer | None) -> Normalizer | None:
-    """The same without its ``Prepend`` steps."""
-    match normalizer:
-        case NormalizerSequence(steps):
-            kept = (without_prefix(step) for step in steps)
-            return NormalizerSequence(tuple(step for step in kept if step is not None))
-        case Prepend():
-            return None
-    return normalizer
-
-
 def _identity(allowed: NDArray[np.bool_]) -> Seams:
     return Seams(allowed, np.arange(CODE_POINTS), np.zeros(CODE_POINTS, np.int64), (_NOTHING,))
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UnsupportedPatternError
-from ..patterns.machine import Machine
+from ..patterns.bimachine import Machine
 
 _MAX_STATES = 6000
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..patterns.machine import Machine
+from ..patterns.bimachine import Machine
 from .pairs import FAR, distinct, futures, joint_edges, pasts
 from .positions import Positions, positions
 

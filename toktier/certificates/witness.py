@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..patterns.machine import Machine
+from ..patterns.bimachine import Machine
 from .pairs import FAR, Futures, Layer, distances, futures, pasts
 from .positions import positions
 from .relation import arrivals

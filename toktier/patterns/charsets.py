@@ -10,13 +10,13 @@ with the same version of ``tokenizers`` ship with the package.
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib.metadata import version
 from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import cache
+from ..backends.reference import engine_version
 from ..errors import UnsupportedPatternError
 from .syntax import Chars, Intersection, Not, Property, SetExpr, Union
 
@@ -28,11 +28,6 @@ _CHUNK = 4096
 DIGITS, WHITE_SPACE, PUNCTUATION, WORDS = "Digits", "WhitespaceSplit", "Punctuation", "Whitespace"
 
 CharSet = NDArray[np.bool_]
-
-
-def engine_version() -> str:
-    """The installed version of the reference, which names its Unicode tables."""
-    return version("tokenizers")
 
 
 def _all_code_points() -> list[str]:

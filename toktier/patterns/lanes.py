@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from .machine import Machine
+from .bimachine import Machine
 from .windows import BEGINS, CLOSES, UNKNOWN
 
 #: Lanes that are run together; more would not fit the processor's cache.

@@ -1,8 +1,7 @@
 """Writing a pattern for the standard library's ``re``, character sets spelled out.
 
 ``re`` is given nothing that depends on Unicode's classes: they come from the engine's sets.  Two alphabets are
-used.  In the *stand-in* of a text ASCII characters are themselves, and any other is :data:`STAND_IN` plus the
-number of its atom; an ASCII text is its own stand-in.  The other alphabet is the bytes that number the atoms.
+used: the stand-in of a text (:mod:`~toktier.patterns.stand_in`), and the bytes that number the atoms.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .atoms import Atoms
+from .stand_in import STAND_IN
 from .syntax import Alternation, Atomic, Concat, LookAhead, LookBehind, Node, One, Repeat, SetExpr, TextEnd
-
-STAND_IN = 0x80
 
 
 def compile_stand_in(node: Node, atoms: Atoms, has_gaps: bool) -> re.Pattern[str]:

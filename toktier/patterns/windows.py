@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .machine import Machine
+from .bimachine import Machine
 
 #: Bits of a table's entries: a piece begins here; that depends on more than the window; the stage may be run
 #: apart on what is left of here and on the rest.

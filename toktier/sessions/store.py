@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._version import __version__
+from ..backends.reference import engine_version
 from ..errors import OptionError, SessionUnavailableError, TextTypeError, WrongArtifactError
-from ..patterns.charsets import engine_version
 from . import repair
 from .anchors import Anchors
 from .engine import Engine
