@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -24,19 +25,36 @@ program_id = pl.program_id
 when = pl.when
 
 
-def load(ref: Any, at: jax.Array, mask: jax.Array | None = None, other: int | None = None) -> jax.Array:
-    """Elements of a one-dimensional array in device memory; where ``mask`` is off nothing is read."""
-    return triton.load(ref.at[at], mask=mask, other=other)
+@dataclass(frozen=True)
+class Memory:
+    """Device memory, as the threads of a program reach it: one-dimensional arrays, by vectors of places.
 
+    ``interpreted``: the kernel is run by XLA, program after program, to test it; a program is one thread then.
+    """
 
-def store(ref: Any, at: jax.Array, values: jax.Array, mask: jax.Array) -> None:
-    """Write elements of a one-dimensional array in device memory, those where ``mask`` is on."""
-    triton.store(ref.at[at], values, mask=mask)
+    interpreted: bool
+
+    def load(self, array: Any, at: jax.Array, mask: jax.Array, other: int) -> jax.Array:
+        """Elements of an array; where ``mask`` is off nothing is read and ``other`` is returned."""
+        loaded: jax.Array = triton.load(array.at[at], mask=mask, other=other)
+        return loaded
+
+    def store(self, array: Any, at: jax.Array, values: jax.Array, mask: jax.Array) -> None:
+        """Write elements of an array, those where ``mask`` is on."""
+        if self.interpreted:  # there, an element that is not to be written is read and written back
+            array[...] = array[...].at[jnp.where(mask, at, array.shape[0])].set(values, mode="drop")
+        else:
+            triton.store(array.at[at], values, mask=mask)
+
+    def wait(self) -> None:
+        """Until all threads of the program are here, and see what the others have written."""
+        if not self.interpreted:
+            triton.debug_barrier()
 
 
 def kernel(
     body: Callable[..., None],
-    outputs: Sequence[jax.ShapeDtypeStruct],
+    outputs: Sequence[tuple[int, ...]],
     *,
     name: str,
     programs: int,
@@ -46,23 +64,19 @@ def kernel(
 ) -> Callable[..., Any]:
     """A kernel over whole arrays in device memory, as a function of arrays.
 
-    ``body`` gets a reference for each input and each output, then a function of no arguments that makes what the
-    threads of a program have written visible to each other.  ``programs``: how many run; ``warps``: of 32 threads,
-    for each.  ``in_place``: inputs whose memory an output takes over, by number.  ``interpret``: run it by
-    XLA on any device, program after program, to test it.
+    ``body`` gets a :class:`Memory`, then a reference for each input and each output.  ``outputs``: the shapes of
+    the results, which are int32; ``programs``: how many run; ``warps``: of 32 threads, for each.  ``in_place``:
+    inputs whose memory an output takes over, by number.  ``interpret``: run it by XLA on any device, to test it.
     """
 
-    def wait() -> None:
-        if not interpret:  # there is one thread then
-            triton.debug_barrier()
-
     def run(*refs: Any) -> None:
-        body(*refs, wait)
+        body(Memory(interpret), *refs)
 
     run.__name__ = name  # the kernel's name in profiles
+    structure: Callable[..., Any] = jax.ShapeDtypeStruct  # which has no types of its own
     call = pl.pallas_call(
         run,
-        out_shape=tuple(outputs),
+        out_shape=tuple(structure(shape, jnp.int32) for shape in outputs),
         grid=(programs,),
         input_output_aliases=in_place,
         compiler_params=triton.CompilerParams(num_warps=warps, num_stages=1),
@@ -89,8 +103,3 @@ def named_gpu(kind: str = "NVIDIA H200") -> Iterator[None]:
     with jax.sharding.use_abstract_mesh(mesh), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
         yield
-
-
-def least(array: jax.Array) -> jax.Array:
-    """The least element of a vector, as a scalar."""
-    return jnp.min(array)

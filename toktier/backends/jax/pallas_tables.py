@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from ...bpe.tables import Merges
+from ...errors import ArtifactError
 from .tables import NOTHING, cuckoo
 
 #: An id has at most this many bits (:func:`toktier.bpe.tables.token_bytes` refuses greater ones).
 ID_BITS = 24
+#: A rank and one of 32 places fit in 31 bits.
+MOST_RANK_BITS = 26
 #: Of an entry of :attr:`KernelTables.made`: the id.
 ID = (1 << ID_BITS) - 1
 #: The rule's two symbols are one and the same, so its occurrences may overlap.
@@ -22,19 +25,14 @@ DOUBLED = 1 << ID_BITS
 AT_ONCE = 2 << ID_BITS
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["pairs", "made"],
-    meta_fields=["id_bits", "rank_bits", "seed"],
-)
 @dataclass(frozen=True)
 class KernelTables:
     """The merge rules of a vocabulary, laid out so that a look-up touches two stretches of eight bytes.
 
-    ``pairs``: uint32 (2 * slots,), a cuckoo hash table (:mod:`.tables`) of entries of two words: the left id
-    above the low bits of the right one; the rest of the right id above the rank, ``rank_bits`` wide.  Empty entries
-    are all ones, and no other has the highest bit of its second word.  ``made``: int32 (rules,), by rank the
-    :data:`ID` that a rule makes, with :data:`DOUBLED` and :data:`AT_ONCE`.
+    ``pairs``: uint32 (2 * slots,), a cuckoo hash table (:mod:`.tables`) of entries of two words: the left id above
+    the low bits of the right one; the rest of the right id above the rank, ``rank_bits`` wide.  Empty entries are
+    all ones, and no other has the highest bit of its second word.  ``made``: int32 (rules + 1,), by rank the
+    :data:`ID` that a rule makes, with :data:`DOUBLED` and :data:`AT_ONCE`; the last is of no rule.
     """
 
     pairs: jax.Array
@@ -48,15 +46,23 @@ class KernelTables:
         return len(self.pairs) // 2
 
 
+jax.tree_util.register_dataclass(KernelTables, ["pairs", "made"], ["id_bits", "rank_bits", "seed"])
+
+
 def kernel_tables(merges: Merges) -> KernelTables:
-    """Lay the rules out and put them on the default device."""
-    pairs, seed = pair_words(merges)
+    """Lay the rules out and put them on the default device.
+
+    Raises :class:`~toktier.errors.ArtifactError` for more rules than a kernel can tell apart (2**26).
+    """
+    if merges.table.rank_bits > MOST_RANK_BITS:
+        raise ArtifactError(f"{len(merges.left)} merges are too many for the kernels, which count to 2**26")
+    words, seed = pair_words(merges)
     made = merges.result.astype(np.int32)
     made |= np.where(merges.left == merges.right, DOUBLED, 0).astype(np.int32)
     made |= np.where(mergeable_at_once(merges), AT_ONCE, 0).astype(np.int32)
     made = np.append(made, np.int32(0))  # never empty, so that a look-up has something to read
-    bits = merges.table.id_bits, merges.table.rank_bits
-    return KernelTables(*jax.device_put((pairs, made)), *bits, seed)
+    pairs, results = jax.device_put((words, made))
+    return KernelTables(pairs, results, merges.table.id_bits, merges.table.rank_bits, seed)
 
 
 def pair_words(merges: Merges) -> tuple[NDArray[np.uint32], int]:
@@ -70,8 +76,11 @@ def pair_words(merges: Merges) -> tuple[NDArray[np.uint32], int]:
     return words.ravel(), seed
 
 
-def words_of[T: (jax.Array, NDArray[np.uint32])](left: T, right: T, id_bits: int) -> tuple[T, T]:
-    """A pair of ids in two words, uint32: the left id and as much of the right as fits; the rest of the right."""
+def words_of(left: Any, right: Any, id_bits: int) -> tuple[Any, Any]:
+    """A pair of ids in two words: the left id and as much of the right as fits; the rest of the right.
+
+    Arrays of uint32, of numpy or of JAX.
+    """
     room = np.uint32(32 - id_bits)
     return left << room | right & np.uint32((1 << (32 - id_bits)) - 1), right >> room
 
@@ -79,10 +88,10 @@ def words_of[T: (jax.Array, NDArray[np.uint32])](left: T, right: T, id_bits: int
 def mergeable_at_once(merges: Merges) -> NDArray[np.bool_]:
     """The rules whose pair may be merged everywhere in a word in one round, bool (rules,).
 
-    BPE merges the leftmost pair of least rank r, again and again.  A merge makes new pairs, and each of them has the
-    new symbol in it.  If all rules that consume that symbol rank after r, then no new pair comes before the other
-    occurrences of r, so that they are merged next, from left to right, and nothing else is merged in between: one
-    round may merge all that do not overlap, from the left.  (Paper, 4.2, which takes this for granted; rules of
+    BPE merges the leftmost pair of least rank r, again and again.  A merge makes new pairs, and each of them has
+    the new symbol in it.  If all rules that consume that symbol rank after r, then no new pair comes before the
+    other occurrences of r, so that they are merged next, from left to right, and nothing else in between: one round
+    may merge all that do not overlap, from the left.  (Paper, 4.2, which takes this for granted; some rules of
     vocabularies derived from rank files break it.)
     """
     rules = len(merges.left)
