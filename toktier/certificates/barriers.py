@@ -1,7 +1,8 @@
 """Barriers: where BPE without a pre-tokenizer falls into independent halves.
 
 Llama 2, Gemma and their kin give a whole text to BPE as one piece.  It can be cut all the same between two
-characters a and b that no token of the vocabulary contains next to each other, a directly followed by b.
+characters a and b that no token which merging can make contains next to each other, a directly followed by b.
+A rule makes a token of two, so such a token is the text of two others put together.
 
 *Lemma.*  Let a text be u v, where u ends in a and v begins with b.  If :func:`why_no_barriers` has no objection,
 the tokens of u v are those of u followed by those of v.
@@ -27,7 +28,7 @@ out at random (no ``dropout``); and that a text which happens to be a token is m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,13 @@ _BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 
 #: Bits of a code point in a packed pair.
 CODE_POINT_BITS = 21
+
+
+def mergeable(vocabulary: Mapping[str, int]) -> Iterator[str]:
+    """The tokens that some rule may make: those that are two tokens put together."""
+    for token in vocabulary:
+        if any(token[:at] in vocabulary and token[at:] in vocabulary for at in range(1, len(token))):
+            yield token
 
 
 def adjacent_pairs(tokens: Iterable[str]) -> NDArray[np.uint64]:

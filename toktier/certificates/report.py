@@ -11,15 +11,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..backends.reference import engine_version
 from ..errors import OptionError
-from ..patterns.charsets import CODE_POINTS, SURROGATES, engine_version
+from ..patterns.atoms import Atoms
+from ..patterns.charsets import CODE_POINTS, SURROGATES
 from ..patterns.machine import Machine
 from ..patterns.stages import machines_of
+from ..patterns.syntax import Node
 from ..pipeline import (
     ByteLevel,
     Digits,
@@ -38,9 +42,9 @@ from ..pipeline import (
     UnicodeForm,
 )
 from ..plan import GPT2_PATTERN, CertificatePlan, certificate_plan
-from .barriers import CODE_POINT_BITS
-from .derive import ASK, CLOSES, RESTARTS, literals_of
-from .literals import Literals, inner_pairs
+from .barriers import CODE_POINT_BITS, mergeable
+from .certificate import ASK, CLOSES, RESTARTS
+from .literals import Literals, inner_pairs, literals_of
 from .normalizers import Seams, seams
 from .witness import Witness, WitnessSearch, representatives
 
@@ -118,7 +122,7 @@ class Report:
     ``states``: of a position (see :mod:`~toktier.certificates.positions`).
 
     For barriers there are no atoms.  ``tokens_join``: for each character, those that directly follow it within a
-    token of the vocabulary, of the normalized text; all other pairs close.
+    token that merging may make, in normalized text; all other pairs close.
     """
 
     name: str
@@ -193,6 +197,7 @@ class _Basis:
     literals: Literals
 
 
+@lru_cache(maxsize=1)  # whoever asks about one pair asks about the next one
 def _basis(tokenizer: Tokenizer) -> _Basis | None:
     """None where the artifact is refused."""
     if tokenizer._cuts.refusal is not None:
@@ -455,12 +460,8 @@ def _unless(literals: Literals, pair: str, closes: bool) -> tuple[str, ...]:
 
 
 def _stage_witness(tokenizer: Tokenizer, basis: _Basis, pair: str, *, against_restarts: bool) -> Shown:
-    atoms, machines = machines_of(basis.plan.stages)
+    atoms, search = _search(basis.plan.stages)
     one, other = (int(atoms.of_code_point[ord(char)]) for char in pair)
-    characters = representatives(atoms.of_code_point, atoms.count)
-    characters[other] = pair[1]
-    characters[one] = pair[0]
-    search = WitnessSearch(machines, characters)
     found = search.against_restarts(one, other) if against_restarts else search.against_closes(one, other)
     assert found is not None, "the pair is not in the relation"
     # characters of one atom are alike, so a witness may be written with others at the cut
@@ -491,10 +492,16 @@ def _stage_witness(tokenizer: Tokenizer, basis: _Basis, pair: str, *, against_re
     )
 
 
+@lru_cache(maxsize=1)
+def _search(stages: tuple[Node, ...]) -> tuple[Atoms, WitnessSearch]:
+    atoms, machines = machines_of(stages)
+    return atoms, WitnessSearch(machines, representatives(atoms.of_code_point, atoms.count))
+
+
 def _token_witness(tokenizer: Tokenizer, vocabulary: Mapping[str, int], pair: str) -> Shown:
     """A shortest token with the pair inside, one that merging makes if there is one."""
     model = tokenizer.reference().model
-    holding: Sequence[str] = sorted((token for token in vocabulary if pair in token), key=lambda t: (len(t), t))
+    holding: Sequence[str] = sorted((t for t in mergeable(vocabulary) if pair in t), key=lambda t: (len(t), t))
     made = [[part.value for part in model.tokenize(token)] for token in holding[:50]]
     chosen = next((i for i, parts in enumerate(made) if parts == [holding[i]]), 0)
     token, confirmed = holding[chosen], made[chosen] == [holding[chosen]]

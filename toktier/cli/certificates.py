@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -96,11 +95,13 @@ def _guard_lines(report: Report, width: int) -> list[str]:
 
 
 def _field(label: str, value: str, width: int) -> list[str]:
-    indent = " " * (_LABEL + 1)
-    wrapped = textwrap.wrap(
-        value, width, initial_indent=f"{label:{_LABEL}} ", subsequent_indent=indent, break_on_hyphens=False
-    )
-    return wrapped or [label]
+    """A label, and words in as many lines as they take."""
+    lines = [f"{label:{_LABEL}}"]
+    for word in value.split():
+        if columns(lines[-1]) + 1 + columns(word) > width and lines[-1].strip() != label:
+            lines.append(" " * _LABEL)
+        lines[-1] += f" {word}"
+    return lines
 
 
 def _verbatim(pattern: str, width: int) -> list[str]:
@@ -149,9 +150,7 @@ def _atom_lines(atoms: Sequence[Atom], width: int) -> list[str]:
 def _grid(atoms: Sequence[Atom], relation: Sequence[str], width: int) -> list[str]:
     """The relation; in blocks of columns if it is too wide."""
     fit = max(1, (width - 12) // 2)
-    lines = [f"a cut between an atom before it (rows) and one behind it (columns): {_LEGEND}"]
-    if columns(lines[0]) > width:
-        lines = ["a cut between an atom before it (rows) and one behind it (columns):", _LEGEND]
+    lines = ["rows: the atom before the cut; columns: the one behind it", _LEGEND]
     for first in range(0, len(atoms), fit):
         block = atoms[first : first + fit]
         head = [

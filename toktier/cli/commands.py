@@ -25,7 +25,7 @@ from ..errors import (
 )
 from ..parallel import usable_cores
 from ..tokenizer import Tokenizer
-from . import BAD_DATA, BAD_USAGE, OK, certificates, say
+from . import BAD_DATA, BAD_USAGE, OK, say
 from .reading import STANDARD_INPUT, UnreadableError, decode_text, parse_ids, read_ids, read_text, shown_name
 from .running import Bar, in_order
 
@@ -269,6 +269,8 @@ def _inspect(args: argparse.Namespace) -> int:
             about["text"], more = _inspect_text(tok, text)
             lines += ["", *more]
         else:
+            from . import certificates  # with all that derives them, so not at once
+
             steps = certificates.trace(tok, text)
             about["trace"] = [step.as_dict() for step in steps]
             lines = certificates.trace_lines(steps)
@@ -281,6 +283,8 @@ def _certify(args: argparse.Namespace) -> int:
     if len(items) > 1:
         raise UsageError(f"one tokenizer at most, but there is also {items[1]!r}")
     tok = _load(items[0] if items else DEFAULT)
+    from . import certificates
+
     about, lines = certificates.certified(tok) if args.witness is None else certificates.pair(tok, *args.witness)
     _write(_json(about) if args.json else "".join(f"{line}\n" for line in lines).encode())
     return OK
