@@ -90,9 +90,9 @@ def mergeable_at_once(merges: Merges) -> NDArray[np.bool_]:
 
     BPE merges the leftmost pair of least rank r, again and again.  A merge makes new pairs, and each of them has
     the new symbol in it.  If all rules that consume that symbol rank after r, then no new pair comes before the
-    other occurrences of r, so that they are merged next, from left to right, and nothing else in between: one round
-    may merge all that do not overlap, from the left.  (Paper, 4.2, which takes this for granted; some rules of
-    vocabularies derived from rank files break it.)
+    other occurrences of r, so that they are merged next, from left to right, and nothing else in between: one
+    round may merge all that do not overlap, from the left.  (Paper, 4.2, which takes this for granted; some rules
+    of vocabularies derived from rank files break it.)
     """
     rules = len(merges.left)
     first_use = np.full(int(merges.table.nothing) + 1, rules, np.int64)
