@@ -45,8 +45,10 @@ CODE_POINT_BITS = 21
 def mergeable(vocabulary: Mapping[str, int]) -> Iterator[str]:
     """The tokens that some rule may make: those that are two tokens put together."""
     for token in vocabulary:
-        if any(token[:at] in vocabulary and token[at:] in vocabulary for at in range(1, len(token))):
-            yield token
+        for at in range(1, len(token)):
+            if token[:at] in vocabulary and token[at:] in vocabulary:
+                yield token
+                break
 
 
 def adjacent_pairs(tokens: Iterable[str]) -> NDArray[np.uint64]:
