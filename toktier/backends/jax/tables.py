@@ -8,7 +8,7 @@ slots that its hash names, so that a look-up reads both, has no loop, and takes 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...bpe.tables import Merges
+
+#: On the host while it is made, on the device when it is used.
+Array: TypeAlias = jax.Array | NDArray[Any]
 
 #: The rank of a pair that no rule merges: greater than every rank.
 NO_RANK = 0x7FFFFFFF
@@ -36,10 +39,10 @@ class DeviceTables:
     rule makes, by rank.  ``seed``: chooses the hash.
     """
 
-    pair_left: jax.Array
-    pair_right: jax.Array
-    pair_rank: jax.Array
-    result: jax.Array
+    pair_left: Array
+    pair_right: Array
+    pair_rank: Array
+    result: Array
     seed: int
 
 
@@ -53,8 +56,8 @@ def device_tables(merges: Merges) -> DeviceTables:
     rank = np.full(size, NO_RANK, np.int32)
     left[slot], right[slot], rank[slot] = merges.left, merges.right, np.arange(len(slot))
     result = np.append(merges.result, 0).astype(np.int32)  # never empty, so that a look-up has something to read
-    columns = jax.device_put((left, right, rank, result))
-    return DeviceTables(*columns, seed)
+    found: DeviceTables = jax.device_put(DeviceTables(left, right, rank, result, seed))
+    return found
 
 
 def find_ranks(left: jax.Array, right: jax.Array, tables: DeviceTables) -> jax.Array:

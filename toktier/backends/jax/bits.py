@@ -1,0 +1,132 @@
+"""Marks on the places of a text as bits: counting them, and finding the n-th, the next and the last one.
+
+A scan over all places is what XLA does badly on a CPU and in many steps on a GPU.  Here only the words of 32 marks
+are scanned; inside a word, counting bits does the rest.  What a text has few of costs little that way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+_WORD = 32
+
+
+@dataclass(frozen=True)
+class Bits:
+    """Marks of ``32 * len(words)`` places.
+
+    ``words``: uint32, place i is bit ``i % 32`` of word ``i // 32``; ``before``: int32, how many marks there are
+    in the words before each.
+    """
+
+    words: jax.Array
+    before: jax.Array
+
+    @property
+    def count(self) -> jax.Array:
+        """How many marks there are, an int32 scalar."""
+        return self.before[-1] + _ones(self.words[-1])
+
+    def select(self, number: jax.Array) -> jax.Array:
+        """The places of the marks with these numbers, counted from 0; past the places for too great ones."""
+        size = len(self.words)
+        word = jnp.zeros_like(number)
+        step = 1 << (size - 1).bit_length() >> 1
+        while step:
+            later = word + step
+            ahead = self.before[jnp.minimum(later, size - 1)]
+            word = jnp.where((later < size) & (ahead <= number), later, word)
+            step //= 2
+        rest, left = self.words[word], number - self.before[word]
+        place = jnp.zeros_like(number)
+        for step in (16, 8, 4, 2, 1):
+            low = _ones(rest >> place.astype(jnp.uint32) & jnp.uint32((1 << step) - 1))
+            beyond = left >= low
+            place = jnp.where(beyond, place + step, place)
+            left = jnp.where(beyond, left - low, left)
+        return jnp.where(number < self.count, word * _WORD + place, size * _WORD)
+
+
+jax.tree_util.register_dataclass(Bits, ["words", "before"], [])
+
+
+def bits(marks: jax.Array) -> Bits:
+    """Pack marks, bool, of a number that is a multiple of 32."""
+    return bits_of_words(pack(marks))
+
+
+def bits_of_words(words: jax.Array) -> Bits:
+    """The same for marks that are packed."""
+    return Bits(words, jnp.cumsum(_ones(words)) - _ones(words))
+
+
+def pack(marks: jax.Array) -> jax.Array:
+    """Bool marks as uint32 words, the first place the lowest bit."""
+    rows = marks.reshape(-1, _WORD).astype(jnp.uint32)
+    return jnp.sum(rows << jnp.arange(_WORD, dtype=jnp.uint32), axis=1, dtype=jnp.uint32)
+
+
+def last_at(words: jax.Array, place: jax.Array) -> jax.Array:
+    """The last mark at or before each place, -1 if there is none."""
+    return _last(words, _last_words(words), place)
+
+
+def first_after(words: jax.Array, place: jax.Array) -> jax.Array:
+    """The first mark behind each place; ``32 * len(words)`` if there is none."""
+    size = len(words)
+    # the same from the other side, the bits of a word turned around
+    turned = _turn(words[::-1])
+    found = _last(turned, _last_words(turned), size * _WORD - 2 - place)
+    return jnp.where(found < 0, size * _WORD, size * _WORD - 1 - found)
+
+
+def first_of_stretches(marks: jax.Array, cuts: jax.Array) -> jax.Array:
+    """The first of ``marks`` in each stretch from one of ``cuts`` to the next; all are packed, uint32."""
+    either = marks | cuts
+    last = _last_words(either)
+    before = jnp.clip(last - 1, 0)
+    top = _top(either[before]).astype(jnp.uint32)
+    free = (last == 0) | ((cuts & ~marks)[before] >> top & 1 != 0)  # no mark since the last cut
+    # A mark covers what follows, up to the next cut: filled by doubling (Kogge and Stone's adder).
+    open_ = ~cuts
+    covered = (marks << 1 | jnp.where(free, jnp.uint32(0), jnp.uint32(1))) & open_
+    for step in (1, 2, 4, 8, 16):
+        covered |= open_ & covered << step
+        open_ &= open_ << step
+    return marks & ~covered
+
+
+def _last_words(words: jax.Array) -> jax.Array:
+    """One more than the index of the last word before each that has a mark, 0 if none has."""
+    index = jnp.where(words != 0, jnp.arange(1, len(words) + 1, dtype=jnp.int32), 0)
+    return jnp.pad(lax.cummax(index), (1, 0))[:-1]
+
+
+def _last(words: jax.Array, before: jax.Array, place: jax.Array) -> jax.Array:
+    word = jnp.clip(place, 0) // _WORD
+    up_to = jnp.uint32(0xFFFFFFFF) >> (31 - (jnp.clip(place, 0) % _WORD)).astype(jnp.uint32)
+    here = words[word] & up_to
+    earlier = before[word]
+    other = words[jnp.clip(earlier - 1, 0)]
+    found = jnp.where(here != 0, word * _WORD + _top(here), (earlier - 1) * _WORD + _top(other))
+    return jnp.where((place < 0) | ((here == 0) & (earlier == 0)), -1, found)
+
+
+def _ones(words: jax.Array) -> jax.Array:
+    return lax.population_count(words).astype(jnp.int32)
+
+
+def _top(words: jax.Array) -> jax.Array:
+    """The highest bit that is set, where one is."""
+    return 31 - lax.clz(words).astype(jnp.int32)
+
+
+def _turn(words: jax.Array) -> jax.Array:
+    """The bits of each word in reverse order."""
+    for step, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF), (16, 0x0000FFFF)):
+        words = (words & jnp.uint32(mask)) << step | words >> step & jnp.uint32(mask)
+    return words
