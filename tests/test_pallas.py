@@ -1,0 +1,291 @@
+# ruff: noqa: E402  # jax may be absent, and then none of this is imported
+"""The kernels for a GPU: interpreted on the processor against the reference, and lowered for CUDA without one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import cache, partial
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import artifact
+from test_bpe import Pair, Vocabulary, random_merges, words
+
+jax = pytest.importorskip("jax", reason="the jax backend needs the extra `jax`")
+
+import jax.numpy as jnp
+
+from toktier.backends.jax import compat, pallas_bpe, pallas_tables
+from toktier.backends.jax.pallas_tables import AT_ONCE, KernelTables, kernel_tables, mergeable_at_once
+from toktier.backends.jax.tables import NO_RANK
+from toktier.bpe import batch, hashing
+from toktier.bpe.hashing import ABSENT
+from toktier.bpe.tables import Merges
+from toktier.compiled import compiled
+
+#: What lies behind and between words: nothing may read it as a symbol, nor write it.
+FENCE = 3
+
+
+@cache
+def merges_of(name: str) -> Merges:
+    engine = compiled(artifact(name)).engine
+    assert engine is not None
+    return engine.pieces.merges
+
+
+# --- many vocabularies at once --------------------------------------------------------------------
+
+
+class Many(Vocabulary):
+    """Made vocabularies over alphabets of their own, as one, so that one compiled kernel tests them all.
+
+    Their rules are dealt out at random, each one's in order, so that none knows of the others.
+    """
+
+    def __init__(self, random_: random.Random, count: int) -> None:
+        self.parts: list[tuple[str, list[Pair]]] = []
+        for number in range(count):
+            size = random_.choice((1, 2, 2, 3, 8))
+            alphabet = "".join(chr(0x4E00 + 8 * number + i) for i in range(size))
+            self.parts.append((alphabet, random_merges(random_, alphabet, random_.choice((1, 3, 8, 30)))))
+        a, b, c = "\u3041\u3042\u3043"  # a rule outranks the one that made its symbol
+        self.parts.append((a + b + c, [(a + b, a), (a, b), (b, a), (a + b + a, b)]))
+        turns = [number for number, (_, merges) in enumerate(self.parts) for _ in merges]
+        random_.shuffle(turns)
+        rules = [iter(merges) for _, merges in self.parts]
+        super().__init__("".join(alphabet for alphabet, _ in self.parts), [next(rules[turn]) for turn in turns])
+
+    def words(self, random_: random.Random, above: int, limit: int, count: int) -> list[str]:
+        """Words of every length from one below ``above`` to one above ``limit``, and ``count`` others."""
+        if limit <= 32:
+            sizes = [*range(max(above - 1, 0), limit + 2)]
+        else:
+            sizes = [above - 1, above, above + 1, above + 2, limit - 1, limit, limit + 1]
+        made = []
+        for size in sizes + random_.choices(range(above + 1, limit + 1), k=count):
+            alphabet, merges = random_.choice(self.parts)
+            word = ""
+            while len(word) < size:
+                word += next(words(random_, alphabet, merges, 1)) if merges else alphabet
+            made.append(word[:size])
+        return [*made, self.parts[-1][0][:2] * (limit // 2), self.parts[0][0][:1] * limit]
+
+
+@cache
+def many() -> tuple[Many, KernelTables]:
+    vocabulary = Many(random.Random(5), 60)
+    return vocabulary, kernel_tables(vocabulary.merges)
+
+
+def interpreted(
+    words: Sequence[Sequence[int]], tables: KernelTables, above: int, limit: int
+) -> tuple[list[list[int]], list[int]]:
+    """The words after :func:`pallas_bpe.merge_spans`, which lie with gaps in any order, and the numbers left."""
+    order = random.Random(len(words)).sample(range(len(words)), len(words))
+    starts, symbols = np.zeros(len(words), np.int32), [FENCE]
+    for number in order:
+        starts[number] = len(symbols)
+        symbols += [*words[number], *[FENCE] * (number % 3)]
+    lengths = np.array([len(word) for word in words], np.int32)
+    merge = jax.jit(partial(pallas_bpe.merge_spans, above=above, limit=limit, interpret=True))
+    before = np.array(symbols, np.int32)
+    after, counts = map(np.asarray, merge(before, starts, lengths, tables))
+    outside = np.ones(len(before), np.bool_)
+    for start, length in zip(starts, lengths, strict=True):
+        outside[start : start + length] = False
+    assert (after[outside] == before[outside]).all()
+    return [after[s : s + c].tolist() for s, c in zip(starts, counts, strict=True)], counts.tolist()
+
+
+CLASSES = [(1, 16), (16, 32), (32, 128), (128, 1024)]
+
+
+@pytest.mark.parametrize(("above", "limit"), CLASSES)
+def test_made_vocabularies(above: int, limit: int) -> None:
+    vocabulary, tables = many()
+    texts = vocabulary.words(random.Random(limit), above, limit, {16: 1500, 32: 500}.get(limit, 100))
+    first = [vocabulary.symbols(text) for text in texts]
+    merged, counts = interpreted(first, tables, above, limit)
+    touched = 0
+    for text, symbols, ids, count in zip(texts, first, merged, counts, strict=True):
+        right = vocabulary.right(text) if above < len(text) <= limit else symbols
+        assert ids == right and count == len(right), text
+        touched += ids != symbols
+    assert touched > len(texts) // 3
+
+
+def test_a_matrix_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every class in turn, as the backend calls them, with smaller classes."""
+    monkeypatch.setattr(pallas_bpe, "SHORT", (4, 8))
+    monkeypatch.setattr(pallas_bpe, "LONG", (128, 256))
+    vocabulary, tables = many()
+    random_ = random.Random(4)
+    texts = [
+        text for above, limit in ((1, 4), (4, 8), (8, 20)) for text in vocabulary.words(random_, above, limit, 40)
+    ]
+    texts = [text for text in texts if len(text) <= 20]
+    matrix = np.full((len(texts), 20), FENCE, np.int32)
+    for row, text in zip(matrix, texts, strict=True):
+        row[: len(text)] = vocabulary.symbols(text)
+    lengths = np.array([len(text) for text in texts], np.int32)
+    merged, counts = jax.jit(partial(pallas_bpe.merge_words, interpret=True))(matrix, lengths, tables)
+    assert merged.shape == matrix.shape
+    for text, row, count in zip(texts, np.asarray(merged), np.asarray(counts), strict=True):
+        assert row[:count].tolist() == vocabulary.right(text), text
+
+
+# --- real vocabularies ----------------------------------------------------------------------------
+
+REAL = ("gpt2", "qwen3", "gpt-oss", "deepseek-v3")
+
+
+@cache
+def real() -> tuple[Merges, list[int]]:
+    """The rules of the embedded vocabularies as those of one, and where each one's ids begin."""
+    all_merges = [merges_of(name) for name in REAL]
+    bases = [0, *np.cumsum([merges.table.nothing for merges in all_merges]).tolist()]
+    columns = [
+        np.concatenate([column(m) + np.uint32(base) for m, base in zip(all_merges, bases, strict=False)])
+        for column in map(attrgetter, ("left", "right", "result"))
+    ]
+    table = hashing.pair_table(columns[0], columns[1], bases[-1])
+    return Merges(columns[0], columns[1], columns[2], table), bases
+
+
+def real_words(random_: random.Random, longest: int) -> list[bytes]:
+    letters = "etaoinshrdlucmfwyp"
+    text = [
+        *("tokenization", "Straße", "naïveté", "Übermensch", "зависимость", "自然言語処理", "인공지능", "ภาษาไทย"),
+        *("🤖🦾", "e\u0301te\u0301", "  \t", "\n\n\n", "def", "__init__", "snake_case_name", "HTTPResponse"),
+    ]
+    made = ["".join(random_.choices(letters, k=random_.randrange(2, longest + 1))) for _ in range(300)]
+    made += [random_.choice("-=_ *#.a0\n") * random_.randrange(2, longest + 1) for _ in range(60)]
+    made += ["".join(random_.choices(text, k=random_.randrange(1, 4))) for _ in range(300)]
+    return [data for word in made if 2 <= len(data := word.encode()) <= longest]
+
+
+@pytest.mark.parametrize(("above", "limit"), [(1, 16), (32, 128)])
+def test_real_vocabularies(above: int, limit: int) -> None:
+    merges, bases = real()
+    chosen = [word for word in real_words(random.Random(limit), limit) if len(word) > above]
+    symbols, right = [], []
+    for name, base in zip(REAL, bases, strict=False):
+        engine = compiled(artifact(name)).engine
+        assert engine is not None
+        of_byte = engine.pieces.first.of_byte
+        first = [of_byte[np.frombuffer(word, np.uint8)] for word in chosen]
+        starts = np.cumsum([0, *map(len, first)])[:-1]
+        ids, kept = batch.merge_words(np.concatenate(first), starts, merges_of(name))
+        bounds = batch.word_bounds(kept, starts).tolist()
+        right += [(ids[a:b] + base).tolist() for a, b in pairwise(bounds)]
+        symbols += [(word + base).tolist() for word in first]
+    merged, _ = interpreted(symbols, kernel_tables(merges), above, limit)
+    assert merged == right
+
+
+# --- the tables -----------------------------------------------------------------------------------
+
+
+class Gathers:
+    """Stands in for :class:`compat.Memory` where there is no kernel."""
+
+    def load(self, array: Any, at: Any, mask: Any, other: int) -> Any:
+        return jnp.where(mask, array[at], other)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_every_rule_is_found_and_nothing_else(name: str) -> None:
+    merges = merges_of(name)
+    tables = kernel_tables(merges)
+    random_ = np.random.default_rng(1)
+    left = np.concatenate((merges.left, random_.choice(merges.left, 100_000), merges.left))
+    right = np.concatenate((merges.right, random_.choice(merges.right, 100_000), merges.left))
+    find = jax.jit(partial(pallas_bpe._find, tables, Gathers(), tables.pairs))  # type: ignore[arg-type]
+    found = np.asarray(find(left, right, np.ones(len(left), np.bool_)))
+    expected = merges.table.find(left, right)
+    expected[expected == ABSENT] = NO_RANK
+    assert np.array_equal(found, expected.astype(np.int32))
+    assert (np.asarray(find(left, right, np.zeros(len(left), np.bool_))) == NO_RANK).all()
+    assert ((np.asarray(tables.made)[:-1] & pallas_tables.ID) == merges.result).all()
+
+
+@pytest.mark.parametrize(("ids", "rules"), [(3, 2), (40, 30), (65_536, 1_000), (65_537, 1_000), (1 << 20, 1_000)])
+def test_words_of_a_pair_at_every_width(ids: int, rules: int) -> None:
+    """A pair in two words is the pair, whatever the number of bits of an id."""
+    random_ = np.random.default_rng(ids)
+    numbers = random_.choice(np.arange(ids, dtype=np.uint32), (4 * rules, 2))
+    pairs = np.unique(np.concatenate((numbers, [[0, 0], [ids - 1, ids - 1], [0, ids - 1]])), axis=0).astype(
+        np.uint32
+    )
+    bits = ids.bit_length()
+    upper, lower = pallas_tables.words_of(pairs[:, 0], pairs[:, 1], bits)
+    assert len(np.unique(np.stack((upper, lower)), axis=1).T) == len(pairs)
+    assert int(lower.max()).bit_length() <= max(0, 2 * bits - 32)
+
+
+# --- which rules may be applied everywhere at once ------------------------------------------------
+
+
+def everywhere(symbols: list[int], merges: Merges, at_once: Sequence[bool]) -> list[int]:
+    """BPE that merges all occurrences of the pair of least rank, for the rules marked so."""
+    rank_of: dict[tuple[int, ...], int] = {
+        pair: r for r, pair in enumerate(zip(merges.left.tolist(), merges.right.tolist(), strict=True))
+    }
+    result = merges.result.tolist()
+    while found := [rank_of[pair] for pair in pairwise(symbols) if pair in rank_of]:
+        rank, merged, at, more = min(found), [], 0, True
+        while at < len(symbols):
+            if more and rank_of.get(tuple(symbols[at : at + 2])) == rank:
+                merged.append(result[rank])
+                at, more = at + 2, at_once[rank]
+            else:
+                merged.append(symbols[at])
+                at += 1
+        symbols = merged
+    return symbols
+
+
+def test_merging_at_once_where_allowed_changes_nothing() -> None:
+    random_ = random.Random(9)
+    marked = wrong = 0
+    for _ in range(150):
+        alphabet = random_.choice(("ab", "abc"))
+        merges = random_merges(random_, alphabet, 8)
+        vocabulary = Vocabulary(alphabet, merges)
+        at_once = mergeable_at_once(vocabulary.merges).tolist()
+        for word in words(random_, alphabet, merges, 20):
+            symbols, right = vocabulary.symbols(word), vocabulary.right(word)
+            assert everywhere(symbols, vocabulary.merges, at_once) == right, word
+            wrong += everywhere(symbols, vocabulary.merges, [True] * len(at_once)) != right
+        marked += sum(at_once)
+    assert marked > 200 and wrong > 50  # the mark is given often, and where it is not, it matters
+
+
+@pytest.mark.parametrize(("name", "others"), [("gpt2", 0), ("qwen3", 0), ("deepseek-v3", 0), ("gpt-oss", 96_130)])
+def test_rules_that_must_be_applied_one_by_one(name: str, others: int) -> None:
+    merges = merges_of(name)
+    assert np.count_nonzero(~mergeable_at_once(merges)) == others
+    assert np.count_nonzero(np.asarray(kernel_tables(merges).made)[:-1] & AT_ONCE == 0) == others
+
+
+# --- for a GPU, without one -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [*pallas_bpe.SHORT, *pallas_bpe.LONG])
+def test_lowers_for_cuda(limit: int) -> None:
+    shape: Any = jax.ShapeDtypeStruct
+    tables = KernelTables(shape((1 << 19,), jnp.uint32), shape((150_001,), jnp.int32), 18, 18, 0)
+    merge = jax.jit(partial(pallas_bpe.merge_spans, above=1, limit=limit))
+    numbers = shape((500,), jnp.int32)
+    with compat.named_gpu():
+        lowered = merge.trace(shape((9_000,), jnp.int32), numbers, numbers, tables).lower(
+            lowering_platforms=("cuda",)
+        )
+    text = lowered.as_text()
+    assert text.count("stablehlo.custom_call") == 1
+    assert f'"bpe_{limit}"' in text
