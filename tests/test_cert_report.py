@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import small
 from certified import judge, piece_starts
-from conftest import artifact, tokenizers
+from conftest import ROOT, artifact, tokenizers
 from judge import engine
 
 from toktier.artifact import Artifact
@@ -292,6 +292,20 @@ def test_a_trace_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     status, _, err = run(monkeypatch, "inspect", "gpt2", "--trace", "-", stdin=b"\xff")
     assert status == 1 and "standard input: not UTF-8" in err
     assert run(monkeypatch, "inspect", "gpt2", "--trace", "")[0] == 0
+
+
+def test_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    status, out, err = run(monkeypatch, "certify", "--help")
+    assert (status, err) == (0, "") and "examples:" in out and "atom:3" in out
+
+
+def test_the_page_shows_what_the_commands_print(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "certificates.md").read_text(encoding="utf-8")
+    for argv in (["certify", "gpt2"], ["certify", "gpt2", "--witness", r"\t", "a"]):
+        assert run(monkeypatch, *argv)[1] in page
+    assert run(monkeypatch, "inspect", "gpt2", "--trace", "it's  12345  ok")[1] in page
+    text = "\tHello there,\n\nit's 12 o'clock."
+    assert repr(engine("gpt2").cuts(text)) in page and repr(engine("gpt2").cuts(text, closes=True)) in page
 
 
 def test_characters_on_a_terminal() -> None:

@@ -40,7 +40,7 @@ def _report_lines(report: Report, width: int) -> list[str]:
         lines += _field("certificate", f"refused: {report.refusal}", width)
     elif report.kind == "barriers":
         joined = sum(map(len, report.tokens_join.values()))
-        what = f"barriers: all pairs of characters close, but {joined:,} that tokens contain side by side"
+        what = f"barriers: all pairs of characters close, but {joined:,} that tokens join"
         lines += _field("certificate", what, width)
     else:
         total = len(report.atoms) ** 2
