@@ -22,6 +22,7 @@ from ._version import __version__
 from .registry import DEFAULT, embedded_names
 
 if TYPE_CHECKING:
+    from .backends.device import Device
     from .certificates.stream import StreamEncoder
     from .chat.session import ChatSession
     from .decoding import StreamDecoder
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT",
     "ChatSession",
+    "Device",
     "Encoding",
     "Explanation",
     "Patch",
@@ -42,6 +44,7 @@ __all__ = [
     "StreamEncoder",
     "Tokenizer",
     "__version__",
+    "devices",
     "embedded_names",
     "encode",
     "errors",
@@ -49,6 +52,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Device": "backends.device",
     "ChatSession": "chat.session",
     "Encoding": "tokenizer",
     "Explanation": "explanation",
@@ -76,7 +80,7 @@ def load(
 
     ``name_or_path`` is an embedded name (:func:`embedded_names`), the path of a ``tokenizer.json``, the path of
     a model directory, or a Hugging Face repository id (``revision`` a branch, tag or commit of it).
-    ``backend`` is ``"auto"``, ``"reference"``, ``"python"`` or ``"numpy"``.
+    ``backend`` is ``"auto"``, ``"reference"``, ``"python"``, ``"numpy"`` or ``"jax"``.
     """
     from .registry import resolve
     from .tokenizer import Tokenizer, instance
@@ -99,3 +103,13 @@ def encode(
 
     tok = tokenizer if isinstance(tokenizer, Tokenizer) else load(tokenizer)
     return tok.encode(text, add_special_tokens, special=special, backend=backend, max_length=max_length)
+
+
+def devices() -> tuple[Device, ...]:
+    """The devices that the ``jax`` backend could run on; the one marked ``default`` is where it runs.
+
+    Raises :class:`~toktier.errors.MissingDependencyError` without JAX.
+    """
+    from .backends.device import devices
+
+    return devices()

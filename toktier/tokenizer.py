@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from . import batching, offsets
 from .artifact import Artifact
 from .backends.base import Backend
+from .backends.device import import_jax
 from .backends.numpy import NumpyBackend
 from .backends.python import PythonBackend
 from .backends.reference import Reference, engine_version
@@ -48,19 +50,24 @@ from .postprocessing import PostProcessor
 from .segments import NO_IDS, PreparedText
 
 if TYPE_CHECKING:
+    import jax
     import tokenizers
 
+    from .backends.jax.backend import JaxBackend
     from .certificates.stream import StreamEncoder
     from .chat import ChatSession
     from .sessions import Session
 
 Special = Literal["encode", "text", "raise"]
 
-BACKENDS = ("auto", "reference", "python", "numpy")
+BACKENDS = ("auto", "reference", "python", "numpy", "jax")
 SPECIAL = ("encode", "text", "raise")
 
 #: ``auto`` takes the ``numpy`` backend for texts of at least this many characters.
 _LONG_TEXT = 12_000
+#: After a warm-up on an accelerator ``auto`` takes the ``jax`` backend for texts of at least this many characters,
+#: unless told otherwise; below, the ``python`` and ``numpy`` backends need less time than its launches.
+_DEVICE_FROM = 1 << 17
 #: Characters that are encoded in one go.  Longer texts are cut at safe places, into parts that are worth a
 #: thread and whose arrays stay in the processor's cache.
 _PART = 1 << 18
@@ -125,6 +132,9 @@ class Tokenizer:
             self._pieces = PieceEncoder(engine.pieces, self._reference_piece)
             self._backends["python"] = PythonBackend(engine.split, self._pieces)
             self._backends["numpy"] = NumpyBackend(engine.split, self._pieces)
+        self._making = threading.Lock()
+        #: ``auto`` takes the ``jax`` backend for texts of at least this many characters; None: never.
+        self._device_from: int | None = None
         self.backend = backend
         self._check_backend(backend)
 
@@ -142,7 +152,7 @@ class Tokenizer:
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """The backends that can run this tokenizer, exactly."""
+        """The backends that can run this tokenizer, exactly; ``jax`` once it was asked for."""
         return ("reference", *self._backends)
 
     @property
@@ -174,6 +184,9 @@ class Tokenizer:
             fallbacks.append(("offsets", why))
         if self._cuts.refusal is not None:
             fallbacks.append(("repair and parallel encoding", self._cuts.refusal))
+        if "jax" in self._backends:
+            reasons = self._jax().reasons
+            fallbacks += [(f"on the device, {count} times", reason) for reason, count in reasons.items()]
         return Explanation(
             name=self.name,
             fingerprint=self.fingerprint,
@@ -202,6 +215,24 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tokenizer, (self._artifact, self.backend)
+
+    def warmup(self, backend: str = "jax", *, up_to: int | None = None, threshold: int | None = None) -> None:
+        """Make what the first calls of a backend would make, so that they are as fast as later ones.
+
+        For ``"jax"`` that is a compiled function for each size of text up to ``up_to`` bytes (all sizes if None);
+        with JAX's persistent compilation cache (``JAX_COMPILATION_CACHE_DIR``) they are kept between processes.
+        Where JAX has an accelerator, ``auto`` sends texts of at least ``threshold`` characters there from now on.
+        """
+        chosen = self._check_backend(backend)
+        if threshold is not None and (not isinstance(threshold, int) or threshold < 0):
+            raise OptionError(f"threshold must be a natural number or None, but is {threshold!r}")
+        if chosen == "reference":
+            self.reference()
+        elif chosen == "jax":
+            device = self._jax()
+            device.warm_up(up_to)
+            if device.accelerated:
+                self._device_from = _DEVICE_FROM if threshold is None else threshold
 
     # --- encoding -----------------------------------------------------------------
 
@@ -260,6 +291,24 @@ class Tokenizer:
                 ids = np.concatenate(parts) if parts else NO_IDS
         return self._post.finish(ids, add_special_tokens, max_length)
 
+    def encode_to_device(
+        self, text: str, add_special_tokens: bool = True, *, special: Special = "encode"
+    ) -> jax.Array:
+        """The same as an int32 array in the memory of JAX's default device, made there where that is possible.
+
+        Raises :class:`~toktier.errors.MissingDependencyError` without JAX.
+        """
+        self._check(text, special)
+        backend, post = self._jax(), self._post
+        small = len(text) * 4 <= backend.largest or len(text.encode("utf-8", "surrogatepass")) <= backend.largest
+        if small and post.unsupported is None and post.truncation is None and post.padding is None:
+            with _own_errors(text):
+                ids = backend.encode_on_device(self._prepare(text, special))
+            around = (post.prefix, post.suffix) if add_special_tokens else ((), ())
+            return backend.surround(ids, *around)
+        found = self.encode_to_numpy(text, add_special_tokens, special=special, backend="jax")
+        return backend.put(found)
+
     def encode_batch(
         self,
         texts: Iterable[str],
@@ -310,7 +359,11 @@ class Tokenizer:
         def encode_group(group: Sequence[str]) -> list[NDArray[np.uint32]]:
             return self._encode_group(group, special, backend, room)
 
-        grouped = map_parts(encode_group, list(groups(texts, _PART)), threads)
+        if self._check_backend(backend) == "jax":  # whose device has threads enough
+            size, threads = self._jax().largest, 1
+        else:
+            size = _PART
+        grouped = map_parts(encode_group, list(groups(texts, size)), threads)
         found = [ids for group in grouped for ids in group]
         return self._post.finish_batch(found, add_special_tokens, max_length)
 
@@ -560,6 +613,10 @@ class Tokenizer:
     ) -> NDArray[np.uint32]:
         """The ids of a text by an engine of our own; ``continuing``: it goes on from a certified cut."""
 
+        engine = self._engine(text, backend)
+        if engine.name == "jax":
+            return self._device_ids(text, special, continuing)
+
         def encode(part: str, continuing: bool = True) -> NDArray[np.uint32]:
             return self._engine(part, backend).encode(self._prepare(part, special, continuing))[0]
 
@@ -575,6 +632,16 @@ class Tokenizer:
             rest = map_parts(encode_span, parts[1:], threads)
             return np.concatenate([encode(text[: edges[1]], False), *rest])
         return np.concatenate(map_parts(encode_span, parts, threads))
+
+    def _device_ids(self, text: str, special: Special, continuing: bool) -> NDArray[np.uint32]:
+        """The same by the ``jax`` backend; texts that are too large for it are halved."""
+        backend = self._jax()
+        if 4 * len(text) > backend.largest and len(text.encode("utf-8")) > backend.largest:
+            middle = self._cut(text, 0, len(text) // 2)
+            if middle < len(text):
+                left = self._device_ids(text[:middle], special, continuing)
+                return np.concatenate((left, self._device_ids(text[middle:], special, True)))
+        return backend.encode(self._prepare(text, special, continuing))[0]
 
     def _reference_ids(self, text: str, special: Special, threads: int | None) -> NDArray[np.uint32]:
         """The model's ids by the reference, on all cores where the text can be cut."""
@@ -593,15 +660,24 @@ class Tokenizer:
             wanted is None
             and len(texts) > 1
             and chosen != "python"
-            and (chosen == "numpy" or together >= _LONG_TEXT)
+            and (chosen in ("numpy", "jax") or together >= _LONG_TEXT)
         ):
+            engine: Backend = self._backends["numpy"]
+            if chosen == "jax" or (chosen == "auto" and self._for_device(together)):
+                engine = self._jax()
+                if 4 * together > self._jax().largest and (
+                    sum(len(text.encode("utf-8", "surrogatepass")) + 1 for text in texts) > self._jax().largest
+                ):
+                    half = len(texts) // 2
+                    left = self._encode_group(texts[:half], special, backend, wanted)
+                    return left + self._encode_group(texts[half:], special, backend, wanted)
             prepared = []
             for text in texts:
                 with _own_errors(text):
                     prepared.append(self._prepare(text, special))
                     text.encode("utf-8")
             joined, seams = batching.join(prepared)
-            return batching.split(*self._backends["numpy"].encode(joined), seams)
+            return batching.split(*engine.encode(joined), seams)
         found = []
         for text in texts:
             with _own_errors(text):
@@ -639,7 +715,26 @@ class Tokenizer:
         chosen = self._check_backend(backend)
         if chosen == "auto":
             chosen = "python" if len(text) < _LONG_TEXT else "numpy"
+            if self._for_device(len(text)):
+                chosen = "jax"
         return self._backends[chosen]
+
+    def _for_device(self, length: int) -> bool:
+        """Whether ``auto`` takes the device for a text of so many characters."""
+        return self._device_from is not None and length >= self._device_from
+
+    def _jax(self) -> JaxBackend:
+        """The ``jax`` backend, made when it is first asked for."""
+        engine = self._compiled.engine
+        assert engine is not None
+        with self._making:
+            if "jax" not in self._backends:
+                import_jax()
+                from .backends.jax.backend import JaxBackend
+
+                found = JaxBackend(engine.split, self._pieces, self._backends["numpy"])
+                self._backends = {**self._backends, "jax": found}
+            return cast("JaxBackend", self._backends["jax"])
 
     @property
     def _truncates_alone(self) -> bool:
@@ -658,6 +753,8 @@ class Tokenizer:
                 f"the {chosen} backend cannot run {self.name} exactly: {self._unsupported}; "
                 'use backend="auto" or "reference"'
             )
+        if chosen == "jax":
+            self._jax()  # raises without JAX
         return chosen
 
     def _check(self, text: object, special: object) -> None:

@@ -15,7 +15,7 @@ from typing import NoReturn
 from .. import DEFAULT, __version__
 
 #: The values of ``--backend``; those of ``toktier.tokenizer``, which is not imported for ``--help``.
-BACKENDS = ("auto", "reference", "python", "numpy")
+BACKENDS = ("auto", "reference", "python", "numpy", "jax")
 
 OK, BAD_DATA, BAD_USAGE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 

@@ -77,7 +77,10 @@ def first_symbols(
 
     symbols = jnp.where(broken, tables.of_byte[window.astype(jnp.int32)], whole)
     present = inside & (first | broken)
-    return lax.cond(jnp.all(present == inside), lambda: (symbols, lengths), lambda: _together(symbols, present))
+    together: tuple[jax.Array, jax.Array] = lax.cond(
+        jnp.all(present == inside), lambda: (symbols, lengths), lambda: _together(symbols, present)
+    )
+    return together
 
 
 def _together(symbols: jax.Array, present: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -91,4 +94,5 @@ def _together(symbols: jax.Array, present: jax.Array) -> tuple[jax.Array, jax.Ar
 
 
 def _has_bit(sets: Array, at: jax.Array, byte: jax.Array) -> jax.Array:
-    return jnp.asarray(sets)[at + (byte >> 3)] >> (byte & 7).astype(jnp.uint8) & 1 != 0
+    found: jax.Array = jnp.asarray(sets)[at + (byte >> 3)] >> (byte & 7).astype(jnp.uint8) & 1 != 0
+    return found
