@@ -319,6 +319,11 @@ def test_a_token_is_never_cut() -> None:
         ({"pre_tokenizer": _then(_split(r"(a)\1", "Isolated"), BYTES)}, r"\1"),
         ({"pre_tokenizer": {"type": "UnicodeScripts"}}, "the pre-tokenizer UnicodeScripts runs on the reference"),
         ({"normalizer": {"type": "Nmt"}}, "the normalizer Nmt"),
+        # an engine of our own all the same, which must put the prefix before a long text that is one part
+        (
+            {"pre_tokenizer": BYTES, "normalizer": {"type": "Prepend", "prepend": "x"}},
+            "the model has no token for some bytes",
+        ),
         ({"model": small.document()["model"] | {"dropout": 0.1}}, "drops merges at random (dropout)"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

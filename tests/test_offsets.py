@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, normalizers
 
 from toktier.added_tokens import as_loaded
+from toktier.artifact import Artifact
 from toktier.bpe.tables import token_bytes
 from toktier.errors import OptionError
 from toktier.front import Front
@@ -31,6 +33,7 @@ from toktier.offsets import (
 from toktier.pipeline import UnicodeForm, parse
 from toktier.postprocessing import PostProcessor
 from toktier.segments import NO_IDS, NO_POSITIONS, PreparedText
+from toktier.tokenizer import Tokenizer as ReadyTokenizer
 
 FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 
@@ -322,6 +325,19 @@ def test_reported_cases(name: str, text: str, figures: list[tuple[int, int]]) ->
     bare = reference(name).encode(text, add_special_tokens=False)
     own = Own(artifact(name).document())
     assert own.offsets(text, bare.ids, special=False) == bare.offsets == figures
+
+
+@pytest.mark.parametrize("text", ["a", "\u0378"])
+def test_spans_that_the_reference_has_beyond_the_text(text: str) -> None:
+    """It counts a suffix of the model, or a token of a byte, by its characters; bytes end with the text."""
+    vocab = {f"<0x{byte:02X}>": byte for byte in range(256)}
+    model = {"type": "BPE", "vocab": vocab, "merges": [], "byte_fallback": True, "end_of_word_suffix": "</w>"}
+    data = json.dumps(small.document(pre_tokenizer=None, decoder=None, model=model)).encode()
+    found = ReadyTokenizer(Artifact.from_bytes(data, "suffix")).encode_with_offsets(text)
+    expected = Tokenizer.from_str(data.decode()).encode(text)
+    assert found.offsets.tolist() == [list(span) for span in expected.offsets]
+    assert found.offsets.max() > len(text)
+    assert found.byte_offsets.max() == len(text.encode())
 
 
 def test_lengths_that_do_not_tile_are_refused() -> None:

@@ -86,7 +86,12 @@ def _char_spans(data: NDArray[np.uint8], spans: NDArray[np.int64]) -> NDArray[np
 
 
 def utf8_spans(text: str, spans: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Turn character spans, shape (n, 2), into spans of bytes in the UTF-8 form of ``text``."""
+    """Turn character spans, shape (n, 2), into spans of bytes in the UTF-8 form of ``text``.
+
+    The reference counts the signs of a model that marks subwords as characters, so that its spans may reach beyond
+    the text; here they end with it.
+    """
+    spans = np.minimum(spans, len(text))
     if text.isascii():
         return spans
     data = _utf8(text)

@@ -617,21 +617,17 @@ class Tokenizer:
         if engine.name == "jax":
             return self._device_ids(text, special, continuing)
 
-        def encode(part: str, continuing: bool = True) -> NDArray[np.uint32]:
+        def encode(part: str, continuing: bool) -> NDArray[np.uint32]:
             return self._engine(part, backend).encode(self._prepare(part, special, continuing))[0]
 
         if len(text) <= _PART + _PART // 4:
             return encode(text, continuing)
-        edges = self._edges(text)
-        parts = list(pairwise(edges))
 
         def encode_span(span: tuple[int, int]) -> NDArray[np.uint32]:
-            return encode(text[span[0] : span[1]])
+            start, stop = span
+            return encode(text[start:stop], continuing or start > 0)
 
-        if not continuing and self._compiled.certificate.prefix:
-            rest = map_parts(encode_span, parts[1:], threads)
-            return np.concatenate([encode(text[: edges[1]], False), *rest])
-        return np.concatenate(map_parts(encode_span, parts, threads))
+        return np.concatenate(map_parts(encode_span, list(pairwise(self._edges(text))), threads))
 
     def _device_ids(self, text: str, special: Special, continuing: bool) -> NDArray[np.uint32]:
         """The same by the ``jax`` backend; texts that are too large for it are halved."""
