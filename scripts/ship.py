@@ -20,7 +20,7 @@ from toktier import cache
 from toktier.backends.reference import engine_version
 from toktier.compiled import FORMAT
 from toktier.derivation import derived
-from toktier.patterns.charsets import DIGITS, PUNCTUATION, WHITE_SPACE, probe
+from toktier.patterns.charsets import DIGITS, PUNCTUATION, WHITE_SPACE, WORDS, probe
 from toktier.registry import embedded_names, resolve
 
 DATA = Path(__file__).parent.parent / "toktier" / "data"
@@ -30,7 +30,7 @@ SOURCES = (
     *(rf"\p{{{name}}}" for name in ("L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "Nd", "P", "S", "Z", "Han")),
     *(rf"\{letter}" for letter in "sdw"),
     *(f"(?i:{letter})" for letter in "sdmtlrve"),
-    *(DIGITS, WHITE_SPACE, PUNCTUATION),
+    *(DIGITS, WHITE_SPACE, PUNCTUATION, WORDS),
 )
 
 Content = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]

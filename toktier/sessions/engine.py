@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..parallel import map_parts
 from ..segments import NO_IDS
 from .anchors import NO_ANCHORS, Anchors
 
 if TYPE_CHECKING:
     from ..tokenizer import Encoding, Special, Tokenizer
 
-#: Characters of a stretch that are encoded in one go; the cuts between are anchors.
-PART = 1 << 16
+#: Characters of a stretch that are encoded in one go, on one core; the cuts between are anchors.
+PART = 1 << 18
+#: The same where the normalizer changes something.
+_CHANGED = 1 << 16
+#: Within a part that it leaves alone, anchors are about so many characters apart.
+EVERY = 1 << 14
 #: Behind a cut so many characters at most are counted token by token.
 _COUNTED = 256
 
@@ -50,18 +55,60 @@ class Engine:
 
     def window(self, text: str, at_start: bool) -> Window:
         """The same for a stretch that may be long."""
-        if len(text) <= PART + PART // 4:
+        if len(text) < 2 * EVERY:
             return Window(self, text, self.encode(text, at_start), NO_ANCHORS)
+        edges = self._edges(text, PART)
+        if (
+            self.widths is not None
+        ):  # anchors within parts that the normalizer changes are the ends of shorter ones
+            edges = [
+                start + edge
+                for start, stop in pairwise([*edges, len(text)])
+                for edge in self._edges(
+                    text[start:stop], PART if self._leaves_alone(text[start:stop]) else _CHANGED
+                )
+            ]
+        self.characters += len(text)
+        parts = [(text[start:stop], at_start and not start) for start, stop in pairwise([*edges, len(text)])]
+        encoded = map_parts(self._encode_part, parts, None)
+        begins = np.cumsum([0, *map(len, encoded)])[:-1].tolist()
+        places, tokens = [], []
+        for start, token, (part, _), ids in zip(edges, begins, parts, encoded, strict=True):
+            inside = self._inside(part, ids)
+            places += [np.array([start]), inside.positions + start]
+            tokens += [np.array([token]), inside.tokens + token]
+        anchors = Anchors(np.concatenate(places)[1:], np.concatenate(tokens)[1:])
+        return Window(self, text, np.concatenate(encoded), anchors)
+
+    def _edges(self, text: str, size: int) -> list[int]:
+        """Where parts of about ``size`` characters begin, at cuts that close."""
         edges = [0]
-        while len(text) - edges[-1] > PART + PART // 4:
-            found = self.cuts.near(text, edges[-1] + PART, edges[-1], len(text))
+        while len(text) - edges[-1] > size + size // 4:
+            found = self.cuts.near(text, edges[-1] + size, edges[-1], len(text))
             if found is None:
                 break
             edges.append(found)
-        spans = pairwise([*edges, len(text)])
-        parts = [self.encode(text[start:stop], at_start and not start) for start, stop in spans]
-        tokens = np.cumsum([len(part) for part in parts], dtype=np.int64)[:-1]
-        return Window(self, text, np.concatenate(parts), Anchors(np.array(edges[1:], np.int64), tokens))
+        return edges
+
+    def _encode_part(self, part: tuple[str, bool]) -> NDArray[np.uint32]:
+        text, at_start = part
+        return self.tokenizer._encode_part(text, self.special, continuing=not at_start)
+
+    def _inside(self, text: str, ids: NDArray[np.uint32]) -> Anchors:
+        """Anchors within a part, found by the bytes that the ids stand for; none where these are not known."""
+        places: list[int] = []
+        for wanted in range(EVERY, len(text) - EVERY // 2, EVERY):
+            found = self.cuts.near(text, wanted, places[-1] if places else 0, len(text))
+            if found is not None and found < len(text):
+                places.append(found)
+        if self.widths is None or not places or not self._leaves_alone(text):
+            return NO_ANCHORS
+        sizes = [len(text[start:stop].encode("utf-8")) for start, stop in pairwise([0, *places])]
+        ends = self.widths.take(ids).cumsum()
+        wanted_ends = np.cumsum(sizes)
+        at = ends.searchsorted(wanted_ends)
+        sure = ends.take(at, mode="clip") == wanted_ends
+        return Anchors(np.array(places)[sure], at[sure] + 1)
 
     def count(self, text: str, ids: NDArray[np.uint32]) -> int | None:
         """How many of the first ``ids`` make up a stretch, by their bytes; None if that cannot be told."""
