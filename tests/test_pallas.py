@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from itertools import pairwise
 from operator import attrgetter
@@ -19,13 +19,17 @@ jax = pytest.importorskip("jax", reason="the jax backend needs the extra `jax`")
 
 import jax.numpy as jnp
 
-from toktier.backends.jax import compat, pallas_bpe, pallas_tables
+from toktier.backends.jax import compat, pallas_bpe, pallas_pieces, pallas_tables
 from toktier.backends.jax.pallas_tables import AT_ONCE, KernelTables, kernel_tables, mergeable_at_once
+from toktier.backends.jax.pieces import whole_tables
+from toktier.backends.jax.symbols import symbol_tables
 from toktier.backends.jax.tables import NO_RANK
+from toktier.backends.jax.utf8 import PADDING
 from toktier.bpe import batch, hashing
 from toktier.bpe.hashing import ABSENT
 from toktier.bpe.tables import Merges
 from toktier.compiled import compiled
+from toktier.tokenizer import Tokenizer
 
 #: What lies behind and between words: nothing may read it as a symbol, nor write it.
 FENCE = 3
@@ -99,6 +103,8 @@ def interpreted(
     for start, length in zip(starts, lengths, strict=True):
         outside[start : start + length] = False
     assert (after[outside] == before[outside]).all()
+    for start, length, count in zip(starts, lengths, counts, strict=True):
+        assert (after[start + count : start + length] == -1).all()
     return [after[s : s + c].tolist() for s, c in zip(starts, counts, strict=True)], counts.tolist()
 
 
@@ -108,7 +114,7 @@ CLASSES = [(1, 16), (16, 32), (32, 128), (128, 1024)]
 @pytest.mark.parametrize(("above", "limit"), CLASSES)
 def test_made_vocabularies(above: int, limit: int) -> None:
     vocabulary, tables = many()
-    texts = vocabulary.words(random.Random(limit), above, limit, {16: 1500, 32: 500}.get(limit, 100))
+    texts = vocabulary.words(random.Random(limit), above, limit, {16: 1000, 32: 300}.get(limit, 80))
     first = [vocabulary.symbols(text) for text in texts]
     merged, counts = interpreted(first, tables, above, limit)
     touched = 0
@@ -172,7 +178,9 @@ def real_words(random_: random.Random, longest: int) -> list[bytes]:
 @pytest.mark.parametrize(("above", "limit"), [(1, 16), (32, 128)])
 def test_real_vocabularies(above: int, limit: int) -> None:
     merges, bases = real()
-    chosen = [word for word in real_words(random.Random(limit), limit) if len(word) > above]
+    random_ = random.Random(limit)
+    chosen = [word for word in real_words(random_, limit) if len(word) > above]
+    chosen = random_.sample(chosen, 300 if limit <= 32 else 40)
     symbols, right = [], []
     for name, base in zip(REAL, bases, strict=False):
         engine = compiled(artifact(name)).engine
@@ -186,6 +194,56 @@ def test_real_vocabularies(above: int, limit: int) -> None:
         symbols += [(word + base).tolist() for word in first]
     merged, _ = interpreted(symbols, kernel_tables(merges), above, limit)
     assert merged == right
+
+
+# --- all pieces of a text ---------------------------------------------------------------------------
+
+SIZE = 4096
+
+
+def texts_of(random_: random.Random, count: int) -> Iterator[str]:
+    """Texts of words, scripts and repetitions, among them some that fill the buffer to the last byte."""
+    for number in range(count):
+        parts: list[str] = []
+        while sum(map(len, parts)) < SIZE // (1 if number % 3 else 40):
+            word = "".join(random_.choices("etaoinsrhldcu", k=random_.randrange(1, 30)))
+            script = "".join(chr(random_.randrange(0x4E00, 0x9FA5)) for _ in range(random_.randrange(1, 60)))
+            same = random_.choice("-= #.\n*0aé中") * random_.choice((1, 5, 40, 300, 1500))
+            parts.append(
+                random_.choice((word, script, same, " the quick brown fox", "🤖e\u0301 ภาษา", "зависимость"))
+            )
+        data = "".join(parts).encode()[: SIZE - number % 2]
+        yield data.decode(errors="ignore")
+
+
+def test_pieces_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pallas_pieces, "SHORT", (8,))  # fewer kernels to compile
+    monkeypatch.setattr(pallas_bpe, "SHORT", (8,))
+    monkeypatch.setattr(pallas_pieces, "LONG", (128, 1024))
+    monkeypatch.setattr(pallas_bpe, "LONG", (128, 1024))
+    engine = compiled(artifact("qwen3")).engine
+    assert engine is not None
+    tok = Tokenizer(artifact("qwen3"), backend="numpy")
+    tables = whole_tables(engine.pieces), symbol_tables(engine.pieces.first), kernel_tables(engine.pieces.merges)
+    encode = jax.jit(partial(pallas_pieces.encode_pieces, interpret=True))
+    long = 0
+    for text in texts_of(random.Random(3), 18):
+        normal, pieces = tok.pieces(text)
+        raw = normal.encode()
+        sizes = [len(piece.text.encode()) for piece in pieces]
+        starts = np.cumsum([0, *sizes])[:-1]
+        data = np.full(SIZE, PADDING, np.uint8)
+        data[: len(raw)] = np.frombuffer(raw, np.uint8)
+        begins = np.zeros(SIZE, np.bool_)
+        begins[starts] = True
+        right = np.full(SIZE, -1)
+        for piece, start, size in zip(pieces, starts.tolist(), sizes, strict=True):
+            ids = piece.ids if size <= 1024 or len(piece.ids) == 1 else (pallas_pieces.LEFT,)
+            long += ids == (pallas_pieces.LEFT,)
+            right[start : start + len(ids)] = ids
+        found = np.asarray(encode(data, begins, jnp.int32(len(raw)), *tables))
+        assert np.array_equal(found, right), text
+    assert long > 3
 
 
 # --- the tables -----------------------------------------------------------------------------------

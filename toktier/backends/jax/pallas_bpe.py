@@ -74,8 +74,8 @@ def merge_spans(
 
     ``symbols``: int32, any words anywhere; ``starts``, ``lengths``: int32 (words,), where each begins and how many
     symbols it has; words do not overlap.  ``limit``: one of :data:`SHORT` or :data:`LONG`.  Returns the symbols,
-    of each of those words the ones left from its start on (what lies behind them is without meaning), and
-    ``lengths`` with their numbers; all else is as it was.
+    of each of those words the ones left from its start on and -1 for those that are gone, and ``lengths`` with
+    their numbers; all else is as it was.
     """
     body = partial(_short_words if limit in SHORT else _long_word, tables, above, limit)
     words, arrays = len(starts), (symbols, starts, lengths, tables.pairs, tables.made)
@@ -154,7 +154,7 @@ def _short_words(tables: KernelTables, above: int, width: int, device: Memory, *
     state = (tuple(symbol), tuple(rank), length, least(rank))
     merged, _, count, _ = lax.while_loop(lambda state: jnp.min(state[3]) < NO_RANK, merge, state)
     for i in range(width):
-        device.store(symbols, start + i, merged[i], i < count)
+        device.store(symbols, start + i, jnp.where(i < count, merged[i], -1), i < length)
     device.store(counts, word, count, chosen)
 
 
@@ -217,6 +217,7 @@ def _long_word(tables: KernelTables, above: int, width: int, device: Memory, *re
         rank = find(symbol, follower, place + 1 < length)
         state = (symbol, rank, length)
         _, _, count = lax.while_loop(lambda state: jnp.min(state[1]) < NO_RANK, merge, state)
+        device.store(symbols, at, jnp.full_like(at, -1), (count <= place) & (place < length))
         counts[word] = count
 
 
