@@ -41,6 +41,8 @@ _QUEUE = 8
 Result = TypeVar("Result")
 
 _ON_CPU = Sizes(lanes=512, merged=1 << 13)
+#: On a CPU, XLA drops the barriers of :func:`.bits.once` before it fuses, and look-ups are done many times over.
+_CPU_OPTIONS: dict[str, str | bool] = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 
 
 class _Refused(Exception):
@@ -152,7 +154,8 @@ class JaxBackend:
         tables = self._tables if function is encode else self._tables.split
         data = transfers.to_device(np.full(size, PADDING, np.uint8))
         try:
-            compiled = jax.jit(partial(function, sizes=self._sizes(size))).lower(data, tables).compile()
+            lowered = jax.jit(partial(function, sizes=self._sizes(size))).lower(data, tables)
+            compiled = lowered.compile(compiler_options=None if self.accelerated else _CPU_OPTIONS)
         except Exception as problem:  # any kind, and the next text need not try again
             reason = f"it does not compile: {_reason(problem)}"
 

@@ -6,11 +6,15 @@ are scanned; inside a word, counting bits does the rest.  What a text has few of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+T = TypeVar("T")
 
 _WORD = 32
 
@@ -31,6 +35,12 @@ class Bits:
         """How many marks there are, an int32 scalar."""
         return self.before[-1] + _ones(self.words[-1])
 
+    def rank(self, place: jax.Array) -> jax.Array:
+        """How many marks there are before each of these places."""
+        word = place // _WORD
+        below = (jnp.uint32(1) << (place % _WORD).astype(jnp.uint32)) - 1
+        return self.before[word] + _ones(self.words[word] & below)
+
     def select(self, number: jax.Array) -> jax.Array:
         """The places of the marks with these numbers, counted from 0; past the places for too great ones."""
         size = len(self.words)
@@ -48,10 +58,17 @@ class Bits:
             beyond = left >= low
             place = jnp.where(beyond, place + step, place)
             left = jnp.where(beyond, left - low, left)
-        return jnp.where(number < self.count, word * _WORD + place, size * _WORD)
+        found = jnp.where(number < self.count, word * _WORD + place, size * _WORD)
+        return once(found)
 
 
 jax.tree_util.register_dataclass(Bits, ["words", "before"], [])
+
+
+def once(values: T) -> T:
+    """``values``, computed once: otherwise XLA may compute them anew wherever they are read."""
+    barrier: Callable[[T], T] = lax.optimization_barrier
+    return barrier(values)
 
 
 def bits(marks: jax.Array) -> Bits:

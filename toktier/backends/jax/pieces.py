@@ -10,6 +10,7 @@ import numpy as np
 
 from ...bpe.hashing import ABSENT
 from ...bpe.pieces import PieceTables
+from .bits import once
 from .tables import Array, cuckoo, slots
 from .utf8 import ahead
 
@@ -81,7 +82,8 @@ def find_whole(words: jax.Array, starts: jax.Array, lengths: jax.Array, tables: 
         )
         key.append(words[jnp.minimum(starts + 4 * column, len(words) - 1)] & mask)
     size = jnp.minimum(lengths, _LONGEST).astype(jnp.uint32)
-    choices = slots([*key, size], len(tables.value), tables.seed)
+    key = once(key)
+    choices = once(slots([*key, size], len(tables.value), tables.seed))
 
     def id_at(slot: jax.Array) -> jax.Array:
         value = tables.value[slot]

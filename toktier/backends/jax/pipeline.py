@@ -1,7 +1,7 @@
 """From bytes to ids: all stages as one function, which XLA compiles for one size of text.
 
-Every token is written at a byte of its own: the n-th token of a piece at the n-th byte of the piece.  So the
-output is in order without any count of tokens before it, and compacting it is the last step.
+Every token is written at a place of its own: the n-th token of a piece where the n-th of its first symbols is.  So
+the output is in order without any count of the tokens before it, and compacting it is the last step.
 
 Work that depends on the text (how many pieces, how many words to merge) is done in blocks of fixed size, as many
 as there is work for.
@@ -15,19 +15,19 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .bits import Bits, bits, pack
+from .bits import Bits, bits, once, pack
 from .merging import merge_words
 from .pieces import LONG, WholeTables, find_whole, words_of
 from .splitting import SplitTables, piece_starts
-from .symbols import SymbolTables, first_symbols
+from .symbols import Stream, SymbolTables, stream
 from .tables import DeviceTables
 from .utf8 import ADDED, PADDING, decode
 
 #: What stands in the output for an added token, and for a piece that the host encodes.
 ADDED_TOKEN, LEFT = -2, -3
 _NONE = -1
-#: The most bytes of the words that are merged together; longer ones are left to the host.
-WIDTHS = (16, 32, 128, 1024)
+#: Words of up to so many symbols are merged together; longer ones are left to the host.
+WIDTHS = (16, 64, 512)
 #: The ids of a text come in so many arrays, so that a host need not fetch what is empty.
 PARTS = 8
 
@@ -47,7 +47,7 @@ jax.tree_util.register_dataclass(Tables, ["split", "whole", "symbols", "merges"]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is done at once: lanes of a pre-tokenizer stage, and bytes of words that are merged together."""
+    """How much is done at once: lanes of a pre-tokenizer stage, and symbols of words that are merged together."""
 
     lanes: int
     merged: int
@@ -59,7 +59,7 @@ class Encoded:
 
     ``header``: the number of tokens, that of the pieces left to the host, and the longest lane.  ``parts``: the
     ids, :data:`PARTS` arrays one after another; -2 for an added token and -3 for a piece that the host encodes.
-    ``places``: likewise, the bytes at which the tokens were written: where a piece left to the host begins.
+    ``places``: likewise, for a piece that is left to the host, the byte at which it begins.
     """
 
     header: jax.Array
@@ -79,46 +79,54 @@ def starts_of(data: jax.Array, tables: SplitTables, sizes: Sizes) -> tuple[jax.A
 def encode(data: jax.Array, tables: Tables, sizes: Sizes) -> Encoded:
     """Encode a text: uint8, UTF-8 with :data:`~.utf8.ADDED` for each added token, padded with PADDING."""
     size = len(data)
-    begins, longest = piece_starts(data, decode(data), tables.split, sizes.lanes)
+    part = size // PARTS
+    characters = decode(data)
+    begins, longest = piece_starts(data, characters, tables.split, sizes.lanes)
+    first = stream(data, characters, begins, part, tables.symbols)
     stop = jnp.sum(data != PADDING, dtype=jnp.int32)
-    out = _encode_pieces(data, bits(begins), stop, tables, sizes)
+    out = _encode_pieces(data, bits(begins), stop, first, tables, sizes)
     written = bits(out != _NONE)
     left = jnp.sum(out == LEFT, dtype=jnp.int32)
 
-    part = size // PARTS
+    State = tuple[jax.Array, jax.Array, jax.Array]
 
-    def fill(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        done, places = state
-        some = written.select(done + jnp.arange(part, dtype=jnp.int32))
-        return done + part, lax.dynamic_update_slice(places, some, (done,))
+    def fill(state: State) -> State:
+        done, ids, places = state
+        some = jnp.minimum(written.select(done + jnp.arange(part, dtype=jnp.int32)), size - 1)
+        ids = lax.dynamic_update_slice(ids, out[some], (done,))
+        return done + part, ids, lax.dynamic_update_slice(places, first.at[some], (done,))
 
-    start = (jnp.int32(0), jnp.full(size, size, jnp.int32))
-    _, places = lax.while_loop(lambda state: state[0] < written.count, fill, start)
-    parts = places.reshape(PARTS, part)
-    ids = [out[jnp.minimum(some, size - 1)] for some in parts]
-    return Encoded(jnp.stack((written.count, left, longest)), tuple(ids), tuple(parts))
+    empty = jnp.zeros(size, jnp.int32)
+    _, ids, places = lax.while_loop(lambda state: state[0] < written.count, fill, (jnp.int32(0), empty, empty))
+    header = jnp.stack((written.count, left, longest))
+    return Encoded(header, tuple(ids.reshape(PARTS, part)), tuple(places.reshape(PARTS, part)))
 
 
-def _encode_pieces(data: jax.Array, begins: Bits, stop: jax.Array, tables: Tables, sizes: Sizes) -> jax.Array:
-    """The tokens of all pieces, each at a byte of its own: int32 of the shape of ``data``, -1 elsewhere."""
+def _encode_pieces(
+    data: jax.Array, begins: Bits, stop: jax.Array, first: Stream, tables: Tables, sizes: Sizes
+) -> jax.Array:
+    """The tokens of all pieces, each at a place of its own: int32 of the shape of ``data``, -1 elsewhere."""
     size = len(data)
     block = size // 4
     words = words_of(data)
 
     def some(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         done, out = state
-        starts = jnp.minimum(begins.select(done + jnp.arange(block + 1, dtype=jnp.int32)), stop)
-        starts, lengths = starts[:-1], starts[1:] - starts[:-1]
+        bounds = once(jnp.minimum(begins.select(done + jnp.arange(block + 1, dtype=jnp.int32)), stop))
+        starts, lengths = bounds[:-1], bounds[1:] - bounds[:-1]
         found = find_whole(words, starts, lengths, tables.whole)
         added = (lengths > 0) & (data[jnp.minimum(starts, size - 1)] == ADDED)
+        ranks = first.marks.rank(jnp.minimum(bounds, size - 1))
+        ranks = once(jnp.where(bounds == size, first.marks.count, ranks))
+        starts, counts = ranks[:-1], ranks[1:] - ranks[:-1]
         missing = (found < 0) & (lengths > 0) & ~added
         found = jnp.where(added, ADDED_TOKEN, found)
-        found = jnp.where((found == LONG) | (missing & (lengths > WIDTHS[-1])), LEFT, found)
+        found = once(jnp.where((found == LONG) | (missing & (counts > WIDTHS[-1])), LEFT, found))
         out = _write(out, starts, found, found != _NONE)
         least = 0
         for width in WIDTHS:
-            wanted = bits(missing & (lengths > least) & (lengths <= width))
-            out = _merge_pieces(data, starts, lengths, wanted, width, tables, sizes, out)
+            wanted = bits(missing & (counts > least) & (counts <= width))
+            out = _merge_words(first.symbols, starts, counts, wanted, width, tables, sizes, out)
             least = width
         return done + block, out
 
@@ -126,32 +134,33 @@ def _encode_pieces(data: jax.Array, begins: Bits, stop: jax.Array, tables: Table
     return lax.while_loop(lambda state: state[0] < begins.count, some, start)[1]
 
 
-def _merge_pieces(
-    data: jax.Array,
+def _merge_words(
+    symbols: jax.Array,
     starts: jax.Array,
-    lengths: jax.Array,
+    counts: jax.Array,
     wanted: Bits,
     width: int,
     tables: Tables,
     sizes: Sizes,
     out: jax.Array,
 ) -> jax.Array:
-    """BPE of the ``wanted`` among the pieces, none of which is longer than ``width``."""
-    count = max(1, min(sizes.merged // width, len(data) // width))
+    """BPE of the ``wanted`` among the pieces, none of which has more than ``width`` symbols."""
+    size = len(symbols)
+    together = max(1, min(sizes.merged, size) // width)
 
     def some(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         done, out = state
-        number = done + jnp.arange(count, dtype=jnp.int32)
+        number = done + jnp.arange(together, dtype=jnp.int32)
         which = jnp.minimum(wanted.select(number), len(starts) - 1)
-        begin, length = starts[which], jnp.where(number < wanted.count, lengths[which], 0)
-        symbols, counts = first_symbols(data, begin, length, width, tables.symbols)
+        start, count = starts[which], jnp.where(number < wanted.count, counts[which], 0)
         place = jnp.arange(width, dtype=jnp.int32)
-        unknown = jnp.any((symbols < 0) & (place < counts[:, None]), axis=1)  # a byte that the vocabulary lacks
-        symbols, counts = merge_words(symbols, jnp.where(unknown, 0, counts), tables.merges)
-        symbols = jnp.where(unknown[:, None], LEFT, symbols)
-        counts = jnp.where(unknown, 1, counts)
-        out = _write(out, (begin[:, None] + place).ravel(), symbols.ravel(), (place < counts[:, None]).ravel())
-        return done + count, out
+        word = symbols[jnp.minimum(start[:, None] + place, size - 1)]
+        lacking = jnp.any((word < 0) & (place < count[:, None]), axis=1)  # a byte that the vocabulary lacks
+        word, count = merge_words(word, jnp.where(lacking, 0, count), tables.merges)
+        word = jnp.where(lacking[:, None], LEFT, word)
+        count = jnp.where(lacking, 1, count)
+        out = _write(out, (start[:, None] + place).ravel(), word.ravel(), (place < count[:, None]).ravel())
+        return done + together, out
 
     return lax.while_loop(lambda state: state[0] < wanted.count, some, (jnp.int32(0), out))[1]
 

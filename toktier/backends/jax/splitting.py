@@ -16,7 +16,7 @@ from jax import lax
 from ...compiled import Split
 from ...patterns import lanes
 from ...patterns.windows import BEGINS, CLOSES, UNKNOWN
-from .bits import bits_of_words, first_after, first_of_stretches, last_at, pack
+from .bits import bits_of_words, first_after, first_of_stretches, last_at, once, pack
 from .tables import Array
 from .utf8 import PADDING, Characters, of_next, of_previous
 
@@ -89,7 +89,7 @@ def piece_starts(
     ``lane_count``: how many lanes are run together.
     """
     first, text = characters.first, data < PADDING
-    atoms = jnp.where(text, tables.atom_of[characters.point].astype(jnp.int32), tables.end)
+    atoms = once(jnp.where(text, jnp.asarray(tables.atom_of)[characters.point].astype(jnp.int32), tables.end))
     inside = data != PADDING
     begins: jax.Array | None = None
     longest = jnp.int32(0)
@@ -114,13 +114,13 @@ def _run(
     """One stage; ``earlier``: where the stages before it begin pieces."""
     first, size = characters.first, characters.size
     symbols = atoms if earlier is None else atoms + jnp.where(earlier, stage.atoms, 0)
-    before = of_previous(first, symbols, end)
+    before = once(of_previous(first, symbols, end))
     index = before * stage.symbols + symbols
     if stage.reach == 4:
         index += of_previous(first, before, end) * stage.symbols**2
     if stage.reach > 2:
         index = index * stage.symbols + of_next(size, symbols, end)
-    verdict = jnp.where(first & inside, stage.windows[index], 0)
+    verdict = once(jnp.where(first & inside, jnp.asarray(stage.windows)[index], 0))
     begins = verdict & BEGINS != 0
     closes = pack(verdict & CLOSES != 0)
     open_ = pack(verdict & UNKNOWN != 0)
@@ -129,7 +129,7 @@ def _run(
     seen = atoms  # by the oracle: an earlier stage ends the text behind this character
     if earlier is not None:
         seen = atoms + jnp.where(of_next(size, earlier, 0), stage.atoms, 0)
-    seen = jnp.where(first, seen, -1)
+    seen = once(jnp.where(first, seen, -1))
     restarts = None if earlier is None else jnp.where(earlier, stage.restart, 0)
     stop = jnp.sum(inside, dtype=jnp.int32)
 

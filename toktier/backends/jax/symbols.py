@@ -13,8 +13,9 @@ import numpy as np
 from jax import lax
 
 from ...bpe.symbols import FirstSymbols
+from .bits import Bits, bits, once
 from .tables import Array
-from .utf8 import PADDING, behind, decode, of_character, of_next
+from .utf8 import PADDING, Characters, behind, of_character, of_next
 
 
 @dataclass(frozen=True)
@@ -49,50 +50,62 @@ def symbol_tables(first: FirstSymbols) -> SymbolTables:
     return SymbolTables(of_byte, of_character, row, before, after)
 
 
-def first_symbols(
-    data: jax.Array, starts: jax.Array, lengths: jax.Array, width: int, tables: SymbolTables
-) -> tuple[jax.Array, jax.Array]:
-    """The first symbols of words: int32 (words, ``width``), and how many each has, int32 (words,).
+@dataclass(frozen=True)
+class Stream:
+    """The first symbols of a text, one after another.
 
-    ``data``: uint8, the text; ``starts``, ``lengths``: int32, the words in bytes, of which none is longer than
-    ``width``.  A byte that the vocabulary lacks is symbol -1.
+    ``symbols``: int32, a byte that the vocabulary lacks is -1; ``at``: int32, the byte at which each begins;
+    ``marks``: the bytes at which one does.  What lies behind the last symbol is without meaning.
     """
-    place = jnp.arange(width, dtype=jnp.int32)
-    inside = place < lengths[:, None]
-    at = jnp.minimum(starts[:, None] + place, len(data) - 1)
-    window = jnp.where(inside, data[at], PADDING)
-    characters = decode(window)
-    first, size = characters.first, characters.size
-    whole = tables.of_character[characters.point]
 
-    row = tables.row[characters.point]
-    edge_before = place == 0
-    edge_after = place + size >= lengths[:, None]
-    asked = jnp.maximum(row, 0) * 32
-    last_before = behind(window, 1, 0).astype(jnp.int32)
-    first_after = of_next(size, window, 0).astype(jnp.int32)
-    allowed = edge_before | _has_bit(tables.before, asked, last_before)
-    allowed &= edge_after | _has_bit(tables.after, asked, first_after)
-    broken = of_character(first, (whole < 0) | ((row >= 0) & ~allowed))
+    symbols: jax.Array
+    at: jax.Array
+    marks: Bits
 
-    symbols = jnp.where(broken, tables.of_byte[window.astype(jnp.int32)], whole)
-    present = inside & (first | broken)
-    together: tuple[jax.Array, jax.Array] = lax.cond(
-        jnp.all(present == inside), lambda: (symbols, lengths), lambda: _together(symbols, present)
+
+jax.tree_util.register_dataclass(Stream, ["symbols", "at", "marks"], [])
+
+
+def stream(data: jax.Array, characters: Characters, begins: jax.Array, part: int, tables: SymbolTables) -> Stream:
+    """The first symbols of a text, uint8, whose pieces begin at the bytes ``begins``, bool.
+
+    ``part``: of so many symbols are the blocks that are moved together at once.
+    """
+    symbols, present = once(_symbols(data, characters, begins, tables))
+    size, marks = len(data), bits(present)
+
+    def together() -> tuple[jax.Array, jax.Array]:
+        def some(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            done, at = state
+            found = marks.select(done + jnp.arange(part, dtype=jnp.int32))
+            return done + part, lax.dynamic_update_slice(at, found, (done,))
+
+        start = (jnp.int32(0), jnp.zeros(size, jnp.int32))
+        _, at = lax.while_loop(lambda state: state[0] < marks.count, some, start)
+        return symbols[jnp.minimum(at, size - 1)], at
+
+    found: tuple[jax.Array, jax.Array] = lax.cond(
+        marks.count == size, lambda: (symbols, jnp.arange(size, dtype=jnp.int32)), together
     )
-    return together
+    return Stream(*found, marks)
 
 
-def _together(symbols: jax.Array, present: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The symbols that are present, without the holes between them."""
-    words, width = symbols.shape
-    rank = jnp.cumsum(present, axis=1, dtype=jnp.int32)
-    column = jnp.where(present, rank - 1, width)
-    dense = jnp.zeros_like(symbols)
-    dense = dense.at[jnp.arange(words)[:, None], column].set(symbols, mode="drop")
-    return dense, rank[:, -1]
+def _symbols(
+    data: jax.Array, characters: Characters, begins: jax.Array, tables: SymbolTables
+) -> tuple[jax.Array, jax.Array]:
+    """A symbol for each byte, and whether there is one: whole characters have theirs at their first byte."""
+    first, point, size = characters.first, characters.point, characters.size
+    whole, row = once((jnp.asarray(tables.of_character)[point], jnp.asarray(tables.row)[point]))
+    edge = begins | (data == PADDING)
+    asked = jnp.maximum(row, 0) * 32
+    allowed = edge | _has_bit(tables.before, asked, behind(data, 1, 0))
+    allowed &= of_next(size, edge, 1) | _has_bit(tables.after, asked, of_next(size, data, 0))
+    broken = of_character(first, (whole < 0) | ((row >= 0) & ~allowed))
+    symbols = jnp.where(broken, jnp.asarray(tables.of_byte)[data.astype(jnp.int32)], whole)
+    return symbols, first | broken
 
 
-def _has_bit(sets: Array, at: jax.Array, byte: jax.Array) -> jax.Array:
+def _has_bit(sets: Array, at: jax.Array, data: jax.Array) -> jax.Array:
+    byte = data.astype(jnp.int32)
     found: jax.Array = jnp.asarray(sets)[at + (byte >> 3)] >> (byte & 7).astype(jnp.uint8) & 1 != 0
     return found
