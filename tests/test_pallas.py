@@ -21,10 +21,7 @@ import jax.numpy as jnp
 
 from toktier.backends.jax import compat, pallas_bpe, pallas_pieces, pallas_tables
 from toktier.backends.jax.pallas_tables import AT_ONCE, KernelTables, kernel_tables, mergeable_at_once
-from toktier.backends.jax.pieces import whole_tables
-from toktier.backends.jax.symbols import symbol_tables
 from toktier.backends.jax.tables import NO_RANK
-from toktier.backends.jax.utf8 import PADDING
 from toktier.bpe import batch, hashing
 from toktier.bpe.hashing import ABSENT
 from toktier.bpe.tables import Merges
@@ -224,26 +221,32 @@ def test_pieces_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = compiled(artifact("qwen3")).engine
     assert engine is not None
     tok = Tokenizer(artifact("qwen3"), backend="numpy")
-    tables = whole_tables(engine.pieces), symbol_tables(engine.pieces.first), kernel_tables(engine.pieces.merges)
-    encode = jax.jit(partial(pallas_pieces.encode_pieces, interpret=True))
-    long = 0
-    for text in texts_of(random.Random(3), 18):
+    tables = kernel_tables(engine.pieces.merges)
+    merge = jax.jit(partial(pallas_pieces.merge_pieces, interpret=True))
+    left = 0
+    for number, text in enumerate(texts_of(random.Random(3), 18)):
         normal, pieces = tok.pieces(text)
-        raw = normal.encode()
         sizes = [len(piece.text.encode()) for piece in pieces]
-        starts = np.cumsum([0, *sizes])[:-1]
-        data = np.full(SIZE, PADDING, np.uint8)
-        data[: len(raw)] = np.frombuffer(raw, np.uint8)
-        begins = np.zeros(SIZE, np.bool_)
-        begins[starts] = True
+        first, words = engine.pieces.first.of(normal.encode(), np.cumsum([0, *sizes])[:-1])
+        symbols = np.full(SIZE, number, np.int32)  # what lies behind the text is without meaning
+        symbols[: len(first)] = first
+        starts, counts, outcome = np.full((3, SIZE), [[0], [0], [-1]], np.int32)
+        starts[: len(words)], counts[: len(words)] = words, np.diff(words, append=len(first))
+        lacking = number % 4 == 3  # a byte that the vocabulary lacks, in the middle of some piece
+        if lacking:
+            symbols[len(first) // 2] = -1
         right = np.full(SIZE, -1)
-        for piece, start, size in zip(pieces, starts.tolist(), sizes, strict=True):
-            ids = piece.ids if size <= 1024 or len(piece.ids) == 1 else (pallas_pieces.LEFT,)
-            long += ids == (pallas_pieces.LEFT,)
+        for i, (piece, start, count) in enumerate(zip(pieces, words.tolist(), counts.tolist(), strict=False)):
+            ids = piece.ids
+            if len(ids) == 1 and i % 2:  # as if looked up, or an added token
+                outcome[i] = ids[0] if i % 3 else -2
+                ids = (int(outcome[i]),)
+            elif count > 1024 or (symbols[start : start + count] < 0).any():
+                ids = (pallas_pieces.LEFT,)
+                left += 1
             right[start : start + len(ids)] = ids
-        found = np.asarray(encode(data, begins, jnp.int32(len(raw)), *tables))
-        assert np.array_equal(found, right), text
-    assert long > 3
+        assert np.array_equal(np.asarray(merge(symbols, starts, counts, outcome, tables)), right), text
+    assert left > 5
 
 
 # --- the tables -----------------------------------------------------------------------------------
