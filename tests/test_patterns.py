@@ -531,6 +531,15 @@ def test_sets_of_real_patterns_hold_what_the_engine_says() -> None:
         _assert_members(source, np.unique(np.concatenate((edges, edges + 1, others, np.arange(0x3000)))))
 
 
+@pytest.mark.parametrize(
+    "source",
+    [r"\w", r"\W", r"\p{Word}", r"[\w]", r"[^\w\s]", r"[\W]", r"[a[^\w]]", r"[\p{W_o rd}]", r"[^\P{^word}-]"],
+)
+def test_words_are_others_in_a_class(source: str) -> None:
+    """Six characters of Latin-1, such as U+00BD, are words to the engine by themselves but not in brackets."""
+    _assert_members(source, np.arange(0x400))
+
+
 @pytest.mark.campaign
 def test_sets_of_real_patterns_in_full() -> None:
     for source in sources_in_use():

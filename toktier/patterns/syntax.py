@@ -8,6 +8,7 @@ the construct, and the tokenizer then runs on the reference.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
@@ -123,6 +124,8 @@ _ANCHORS: dict[str, Node] = {
 }
 _ESCAPED = {"r": 13, "n": 10, "t": 9, "f": 12, "v": 11, "a": 7, "e": 27}
 _SHORTHAND = "sSdDwWhH"
+#: Names of the set of all word characters; the engine passes over case, blanks and strokes in them.
+_WORD_NAME = re.compile(r"\\w|\\p\{[-_ ]*w[-_ ]*o[-_ ]*r[-_ ]*d[-_ ]*\}", re.IGNORECASE)
 _DEEPEST = 60
 
 
@@ -307,7 +310,7 @@ class _Parser:
             raise self.refuse("a group that is not closed", start)
         return node
 
-    def escape(self, start: int) -> SetExpr:
+    def escape(self, start: int, in_class: bool = False) -> SetExpr:
         """What follows a backslash, in or outside of brackets."""
         if self.at == len(self.source):
             raise self.refuse("a trailing backslash", start)
@@ -320,10 +323,9 @@ class _Parser:
             name = self.source[self.at + 1 : close]
             self.at = close + 1
             negated = (char == "P") != name.startswith("^")
-            property = Property("\\p{" + name.removeprefix("^") + "}")
-            return Not(property) if negated else property
+            return _property("\\p{" + name.removeprefix("^") + "}", negated, in_class)
         if char in _SHORTHAND:
-            return Not(Property("\\" + char.lower())) if char.isupper() else Property("\\" + char)
+            return _property("\\" + char.lower(), char.isupper(), in_class)
         if char in _ESCAPED:
             return Chars(((_ESCAPED[char], _ESCAPED[char]),))
         if char in "xu":
@@ -395,12 +397,19 @@ class _Parser:
     def class_item(self) -> SetExpr:
         start = self.at
         if self.take("\\"):
-            return self.escape(start)
+            return self.escape(start, in_class=True)
         if self.peek("["):
             raise self.refuse("a range that ends in a set")
         char = self.source[self.at]
         self.at += 1
         return Chars(((ord(char), ord(char)),))
+
+
+def _property(source: str, negated: bool, in_class: bool) -> SetExpr:
+    """A named set.  The engine takes ``½``, ``²`` and four more for words, but not in a class like ``[\\w]``."""
+    if in_class and _WORD_NAME.fullmatch(source):
+        source = f"[{source}]"
+    return Not(Property(source)) if negated else Property(source)
 
 
 def sets_of(node: Node) -> tuple[SetExpr, ...]:
