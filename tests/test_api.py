@@ -220,6 +220,20 @@ def test_special_tokens_refused_by_the_reference(name: str) -> None:
     assert engine(name).encode("hello x", special="raise") == reference(name).encode("hello x").ids
 
 
+@pytest.mark.parametrize("name", tokenizers("bert_uncased", "xlm_roberta"))
+def test_ids_of_special_tokens_that_are_not_in_the_text(name: str) -> None:
+    """The model gives the unknown token's id for what it does not know: nobody wrote that token."""
+    tok, unknown = engine(name), "\u0378 É"
+    assert tok.encode(unknown, special="raise") == tok.reference().encode(unknown).ids
+    for times in (1, 1_000):  # one artifact truncates to 128 ids
+        text = f"{unknown} " * times + "[MASK] <mask>"
+        token = "[MASK]" if name == "bert_uncased" else "<mask>"
+        with pytest.raises(SpecialTokenError) as caught:
+            tok.encode(text, special="raise")
+        assert caught.value.token == token
+        assert text[caught.value.index :].lstrip().startswith(token)  # one takes the white space before it along
+
+
 def test_a_special_token_far_into_a_text() -> None:
     text = "hello there " * 40_000 + "<|im_end|>"
     for options in ({}, {"max_length": 5}, {"backend": "python"}):

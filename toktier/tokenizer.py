@@ -686,25 +686,27 @@ class Tokenizer:
 
     def _raise_special(self, text: str, base: int = 0) -> None:
         """Raise for the first special token that the reference would find in ``text``; it starts at ``base``."""
-        special = {token.id: token.content for token in self._compiled.pipeline.added_tokens if token.special}
+        special = {token.content for token in self._compiled.pipeline.added_tokens if token.special}
         with _own_errors(text):
-            for start, id in self._added_tokens(text):
-                if id in special:
+            for start, content in self._added_tokens(text):
+                if content in special:
                     raise SpecialTokenError(
-                        f"the text contains the special token {special[id]!r} at character {base + start}; pass "
+                        f"the text contains the special token {content!r} at character {base + start}; pass "
                         'special="encode" to make its id of it, or special="text" to encode it as plain text',
-                        special[id],
+                        content,
                         base + start,
                     )
 
-    def _added_tokens(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where in the raw text added tokens begin, and their ids."""
-        prepared = None if self._front.unsupported else self._front.prepare(text)
-        if prepared is not None and prepared.unchanged:
-            yield from zip(prepared.starts.tolist(), prepared.ids.tolist(), strict=True)
-        elif prepared is None or len(prepared.ids):  # the reference knows where they were before normalizing
-            found = self._reference.plain.encode(text, add_special_tokens=False)
-            yield from ((start, id) for (start, _), id in zip(found.offsets, found.ids, strict=True))
+    def _added_tokens(self, text: str) -> Iterable[tuple[int, str]]:
+        """Where in the raw text added tokens begin, and their contents."""
+        if self._front.unsupported is None:
+            prepared = self._front.prepare(text)
+            if not len(prepared.ids):
+                return ()
+            if prepared.unchanged:
+                contents = {token.id: token.content for token in self._compiled.pipeline.added_tokens}
+                return zip(prepared.starts.tolist(), map(contents.__getitem__, prepared.ids.tolist()), strict=True)
+        return self._reference.added_tokens(text)  # which knows where they were before normalizing
 
     def _engine(self, text: str, backend: str | None) -> Backend:
         """The engine of our own for a text; not to be asked where the reference runs."""

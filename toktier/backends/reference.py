@@ -112,6 +112,27 @@ class Reference:
         tokenizer.encode_special_tokens = True
         return tokenizer
 
+    @cached_property
+    def _finder(self) -> tuple[Tokenizer, dict[int, str]]:
+        """The same with a model that knows no text, so that all ids are those of added tokens, and their contents.
+
+        A model may give a special token's id by itself, as WordPiece the unknown one, with the token nowhere in
+        the text.
+        """
+        from tokenizers import Tokenizer
+
+        model = {"type": "BPE", "vocab": {}, "merges": []}
+        without = dict.fromkeys(("pre_tokenizer", "post_processor", "decoder", "truncation", "padding"))
+        finder = Tokenizer.from_str(json.dumps({**self._artifact.document(), **without, "model": model}))
+        return finder, {id: token.content for id, token in finder.get_added_tokens_decoder().items()}
+
+    def added_tokens(self, text: str) -> list[tuple[int, str]]:
+        """Where in ``text`` added tokens begin, in characters, and their contents."""
+        finder, contents = self._finder
+        with _panics():
+            found = finder.encode(text, add_special_tokens=False)
+        return [(start, contents[id]) for (start, _), id in zip(found.offsets, found.ids, strict=True)]
+
     def model_ids(self, text: str, special: str) -> NDArray[np.uint32]:
         """The ids of ``text`` before post-processing, truncation and padding."""
         return self.model_batch([text], special)[0]
