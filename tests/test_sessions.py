@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from itertools import islice
@@ -287,6 +288,35 @@ def test_special_tokens_may_be_refused() -> None:
     with pytest.raises(SpecialTokenError):  # made by taking away what was in between
         session = engine("qwen3").session("a <|im_XX_end|> b", special="raise")
         session.edit(len("a <|im_"), len("a <|im_XX_"), "")
+
+
+def refusing(text: str, *tokens: dict[str, Any], **parts: Any) -> Session:
+    """A session that refuses special tokens, under a small tokenizer with these added tokens."""
+    document = small.document(added_tokens=list(tokens), **parts)
+    tok = Tokenizer(Artifact.from_bytes(json.dumps(document).encode(), "small"))
+    assert tok._cuts.refusal is None
+    return tok.session(text, special="raise")
+
+
+GPT2_PIECES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True}
+
+
+def test_what_stands_behind_decides_whether_it_is_a_special_token() -> None:
+    """One that must be a word of its own is none before a letter, however close to it the change is."""
+    token = small.added("<s> ", 264, "special", "single_word")
+    session = refusing("-<s> y z", token, pre_tokenizer=GPT2_PIECES)
+    session.edit(0, 1, "+")
+    session.edit(1, 1, "-")
+    with pytest.raises(SpecialTokenError):
+        session.edit(len("+-<s> "), len("+-<s> y"), "-")
+
+
+def test_a_special_token_that_is_written_in_more_characters_than_it_has() -> None:
+    token = small.added("<s>", 264, "special", "normalized")
+    accents = {"type": "Sequence", "normalizers": [{"type": "NFD"}, {"type": "StripAccents"}]}
+    session = refusing("x\u0301\u0301\u0301\u0301\u0301s> y", token, normalizer=accents, pre_tokenizer=GPT2_PIECES)
+    with pytest.raises(SpecialTokenError):
+        session.edit(0, 1, "<")
 
 
 # --- branches -------------------------------------------------------------------------------------

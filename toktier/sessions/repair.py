@@ -170,7 +170,7 @@ def edit(engine: Engine, state: State, start: int, stop: int, new: str) -> Splic
     """Replace the characters ``start..stop`` by ``new``, something being left after them."""
     size = len(state.text)
     low = cut_before(engine, state, start - _CHECKED)
-    high = _cut_after(engine, state, low, start, stop, new)
+    high = cut_after(engine, state, low, start, stop, new)
     if high is None:
         return change_tail(engine, state, start, new + state.text.slice(stop, size))
     try:
@@ -216,7 +216,7 @@ def cut_before(engine: Engine, state: State, position: int) -> int:
     return state.anchors.before(position - max(_REACH[-1], engine.cuts.longest_literal))[0]
 
 
-def _cut_after(engine: Engine, state: State, low: int, start: int, stop: int, new: str) -> int | None:
+def cut_after(engine: Engine, state: State, low: int, start: int, stop: int, new: str) -> int | None:
     """A cut that closes in the old and in the new text, after ``stop``; ``low`` is one in both."""
     text, size = state.text, len(state.text)
     for reach in _REACH:

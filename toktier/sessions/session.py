@@ -317,8 +317,11 @@ class Session:
     def _raise_special(self, start: int, stop: int, new: str) -> None:
         """Raise if the change makes a special token; one cannot lie across a certified cut."""
         state, engine = self._state, self._engine
-        low = 0 if engine.refusal else repair.cut_before(engine, state, start)
-        behind = state.text.slice(stop, min(len(state.text), stop + engine.cuts.longest_literal))
+        low, high = 0, None
+        if engine.refusal is None:
+            low = repair.cut_before(engine, state, start)
+            high = repair.cut_after(engine, state, low, start, stop, new)
+        behind = state.text.slice(stop, len(state.text) if high is None else high)
         self.tokenizer._raise_special(state.text.slice(low, start) + new + behind, low)
 
     def _check_type(self, text: object) -> None:
