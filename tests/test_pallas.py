@@ -19,7 +19,7 @@ jax = pytest.importorskip("jax", reason="the jax backend needs the extra `jax`")
 
 import jax.numpy as jnp
 
-from toktier.backends.jax import compat, pallas_bpe, pallas_pieces, pallas_tables
+from toktier.backends.jax import compat, pallas_bpe, pallas_lanes, pallas_pieces, pallas_tables, splitting
 from toktier.backends.jax.pallas_tables import AT_ONCE, KernelTables, kernel_tables, mergeable_at_once
 from toktier.backends.jax.tables import NO_RANK
 from toktier.bpe import batch, hashing
@@ -247,6 +247,31 @@ def test_pieces_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
             right[start : start + len(ids)] = ids
         assert np.array_equal(np.asarray(merge(symbols, starts, counts, outcome, tables)), right), text
     assert left > 5
+
+
+# --- lanes of a pre-tokenizer stage ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["gpt-oss", "deepseek-v3"])
+def test_lanes_are_walked_as_without_a_kernel(name: str) -> None:
+    """Any text will do, cut anywhere, after any earlier stage: the steps are compared, not their sense."""
+    engine = compiled(artifact(name)).engine
+    assert engine is not None
+    stage = jax.tree.map(jnp.asarray, splitting._stage_tables(engine.split.splitter.stages[-1]))
+    random_ = np.random.default_rng(7)
+    size = 600
+    seen = jnp.asarray(random_.integers(-1, stage.atoms, size), jnp.int32)
+    restarts = jnp.where(random_.integers(0, 2, size) > 0, stage.restart, 0)
+    begins = jnp.asarray(random_.integers(0, 2, size) > 0)
+    edges = np.unique(random_.integers(0, size, 80))
+    starts, stops = jnp.asarray(edges[:-1], jnp.int32), jnp.asarray(edges[1:] - (edges[:-1] % 3 == 0), jnp.int32)
+    steps = jnp.max(stops - starts)
+    path = splitting._back(stage, seen, starts, stops, steps, jnp.zeros(size, jnp.int32))
+    right = splitting._forth(stage, seen >= 0, restarts, path, starts, stops, steps, begins)
+    walk = partial(pallas_lanes.walk_lanes, first=stage.first, interpret=True)
+    found = jax.jit(walk)(begins, seen, restarts, starts, stops, stage.oracle, stage.walk)
+    assert np.array_equal(np.asarray(found), np.asarray(right))
+    assert not np.array_equal(np.asarray(found), np.asarray(begins))
 
 
 # --- the tables -----------------------------------------------------------------------------------

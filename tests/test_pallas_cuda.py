@@ -22,7 +22,7 @@ def build(shape: Callable[..., Any]) -> Iterator[tuple[str, Any, tuple[Any, ...]
     """Each kernel, all for words side by side, all for the pieces of a text; a vocabulary of Qwen 3's size."""
     import jax.numpy as jnp
 
-    from toktier.backends.jax import pallas_bpe, pallas_pieces
+    from toktier.backends.jax import pallas_bpe, pallas_lanes, pallas_pieces
     from toktier.backends.jax.pallas_tables import KernelTables
 
     tables = KernelTables(shape((1 << 20,), jnp.uint32), shape((151_388,), jnp.int32), 18, 18, 0)
@@ -43,6 +43,12 @@ def build(shape: Callable[..., Any]) -> Iterator[tuple[str, Any, tuple[Any, ...]
         return pallas_pieces.merge_pieces(symbols, starts, counts, outcome, tables)
 
     yield "pieces", pieces, (words, words, words, words, tables)
+
+    def lanes(*arrays: Any) -> Any:
+        return pallas_lanes.walk_lanes(*arrays, 100)
+
+    table = shape((3_000,), jnp.int32)
+    yield "lanes", lanes, (shape((1 << 16,), jnp.bool_), words, words, words, words, table, table)
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +80,10 @@ def test_all_pieces_of_a_text_go_in_one_command_buffer(programs: dict[str, devic
     assert kernels == ["bpe_16", "bpe_32", "bpe_128", "bpe_1024", "bpe_4096"]
     assert program.command_buffers == 1 and not program.outside
     assert len(program.launches) <= 56, program.launches
+
+
+def test_lanes_are_one_launch(programs: dict[str, deviceless.Program]) -> None:
+    program = programs["lanes"]
+    assert "lanes" in program.launches and len(program.launches) <= 3, program.launches
+    kernel = program.kernel("lanes")
+    assert kernel is None or (kernel.registers <= 40 and kernel.spilled == 0), kernel
