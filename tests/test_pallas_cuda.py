@@ -44,8 +44,8 @@ def build(shape: Callable[..., Any]) -> Iterator[tuple[str, Any, tuple[Any, ...]
 
     yield "pieces", pieces, (words, words, words, words, tables)
 
-    def lanes(*arrays: Any) -> Any:
-        return pallas_lanes.walk_lanes(*arrays, 100)
+    def lanes(begins: Any, seen: Any, restarts: Any, starts: Any, stops: Any, oracle: Any, walk: Any) -> Any:
+        return pallas_lanes.walk_lanes(begins, seen, restarts, starts, stops, oracle, walk, 100)
 
     table = shape((3_000,), jnp.int32)
     yield "lanes", lanes, (shape((1 << 16,), jnp.bool_), words, words, words, words, table, table)
