@@ -40,6 +40,7 @@ def pytest_configure() -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:
         _own_cache.append(tempfile.mkdtemp(prefix="toktier-tests-"))
         os.environ["TOKTIER_CACHE_DIR"] = _own_cache[0]
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(_own_cache[0]) / "jax")
 
 
 def pytest_unconfigure() -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+from functools import cache
+from typing import Any
+
+import adversarial
 import numpy as np
 import pytest
+from judge import engine
+
+from toktier.bpe import batch
+from toktier.bpe.tables import short_keys
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
-from toktier.backends.jax import bits  # noqa: E402
+from toktier.backends.jax import bits, merging, pieces, symbols, utf8  # noqa: E402
+from toktier.backends.jax.tables import NO_RANK, device_tables, find_ranks  # noqa: E402
 
 
 @pytest.mark.parametrize("density", [0.0, 0.01, 0.3, 0.97, 1.0])
@@ -39,3 +49,109 @@ def test_first_of_stretches(density: float) -> None:
         seen |= marks[place]
     found = bits.first_of_stretches(bits.pack(jax.numpy.asarray(marks)), bits.pack(jax.numpy.asarray(cuts)))
     assert (np.asarray(found) == np.asarray(bits.pack(jax.numpy.asarray(expected)))).all()
+
+
+# --- from bytes to symbols ---------------------------------------------------------------
+
+
+def padded(text: str, size: int) -> np.ndarray:
+    data = text.encode()
+    return np.frombuffer(data.ljust(size, b"\xfe"), np.uint8)
+
+
+@cache
+def texts() -> str:
+    return "".join(adversarial.battery((), 31, 400))[:5_000]
+
+
+def test_utf8() -> None:
+    text = texts()
+    size = 1 << 15
+    data = padded(text, size)
+    found = jax.jit(lambda data: astuple(utf8.decode(data)))(data)
+    first, point, length = map(np.asarray, found)
+    at = np.flatnonzero(first & (data != utf8.PADDING))
+    assert point[at].tolist() == [ord(character) for character in text]
+    assert length[at].tolist() == [len(character.encode()) for character in text]
+    assert np.cumsum(length[at]).tolist() == [*at[1:].tolist(), len(text.encode())]
+
+
+def test_stream_of_first_symbols() -> None:
+    """Pieces whose first symbols are bytes, whole characters, or some of both."""
+    tok = engine("gpt2")
+    starts = tok.piece_starts(texts(), backend="numpy")[1]
+    bounds = [len(texts()[:start].encode()) for start in starts.tolist()]
+    size = 1 << 15
+    data = padded(texts(), size)
+    begins = np.zeros(size, np.bool_)
+    begins[bounds] = True
+    first = tok._pieces.tables.first
+    expected, where = first.of(texts().encode(), np.array(bounds))
+
+    def run(data: Any, begins: Any, tables: Any) -> Any:
+        found = symbols.stream(data, utf8.decode(data), begins, size // 8, tables)
+        return found.symbols, found.at, found.marks.rank(np.array(bounds))
+
+    found, at, ranks = map(np.asarray, jax.jit(run)(data, begins, symbols.symbol_tables(first)))
+    assert found[: len(expected)].tolist() == expected.tolist()
+    assert ranks.tolist() == where.tolist()
+    assert at[ranks].tolist() == bounds
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt-oss"])
+def test_whole_pieces(name: str) -> None:
+    """Tokens, tokens with a byte more, less, or changed, and NULs at the end."""
+    tok = engine(name)
+    tokens = tok._compiled.tokens
+    blob = tokens.blob.tobytes()
+    ids = np.random.default_rng(2).choice(np.flatnonzero(np.diff(tokens.offsets)), 700)
+    words = [blob[tokens.offsets[id] : tokens.offsets[id + 1]] for id in ids.tolist()]
+    words += [word[:-1] + bytes([word[-1] ^ 1]) for word in words] + [word + b"\0" for word in words]
+    words += [word[:-1] for word in words if len(word) > 1]
+    lengths = np.array([*map(len, words)], np.int64)
+    starts = np.cumsum(lengths) - lengths
+    data = np.frombuffer(b"".join(words) + bytes(16), np.uint8)
+    tables = tok._pieces.tables
+    expected = tables.whole.find(*short_keys(data, starts, np.minimum(lengths, 15))).astype(np.int32)
+    expected[lengths > 15] = -1
+    for i in np.flatnonzero(lengths > 15).tolist():  # their keys may be those of others
+        if any(token[:16] == words[i][:16] and len(token) == len(words[i]) for token in tables.whole_long):
+            expected[i] = pieces.LONG
+    find = jax.jit(lambda data, *rest: pieces.find_whole(pieces.words_of(data), *rest))
+    found = find(data, starts.astype(np.int32), lengths.astype(np.int32), pieces.whole_tables(tables))
+    assert np.asarray(found).tolist() == expected.tolist()
+    assert (expected >= 0).sum() > 500
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt-oss"])
+def test_merging(name: str) -> None:
+    """Words of two tokens, and runs of a byte."""
+    tok = engine(name)
+    tokens, tables = tok._compiled.tokens, tok._pieces.tables
+    blob = tokens.blob.tobytes()
+    random = np.random.default_rng(3)
+    pairs = random.integers(0, len(tokens.present), (300, 2)).tolist()
+    words = [b"".join(blob[tokens.offsets[id] : tokens.offsets[id + 1]] for id in pair) for pair in pairs]
+    words = [word[:24] for word in words if word] + [bytes([random.integers(256)]) * n for n in range(1, 25)]
+    lengths = np.array([*map(len, words)])
+    rows = np.zeros((len(words), 24), np.int32)
+    for row, word in zip(rows, words, strict=True):
+        row[: len(word)] = tables.first.of_byte[list(word)]
+    found, counts = jax.jit(merging.merge_words)(rows, lengths.astype(np.int32), device_tables(tables.merges))
+    flat = tables.first.of_byte[np.frombuffer(b"".join(words), np.uint8)]
+    starts = np.cumsum(lengths) - lengths
+    merged, first = batch.merge_words(flat, starts, tables.merges)
+    expected = np.split(merged, batch.word_bounds(first, starts)[1:-1])
+    for row, count, word in zip(np.asarray(found), np.asarray(counts), expected, strict=True):
+        assert row[:count].tolist() == word.tolist()
+
+
+def test_cuckoo_tables_hold_every_rule() -> None:
+    merges = engine("gpt2")._pieces.tables.merges
+    tables = device_tables(merges)
+    left, right = merges.left.astype(np.int32), merges.right.astype(np.int32)
+    assert np.asarray(find_ranks(left, right, tables)).tolist() == list(range(len(left)))
+    absent = merges.table.find(merges.left, merges.left)
+    found = np.asarray(find_ranks(left, left, tables))
+    assert np.where(found == NO_RANK, np.uint32(0xFFFFFFFF), found).tolist() == absent.tolist()
+    assert (np.asarray(find_ranks(left, np.full_like(left, -1), tables)) == NO_RANK).all()

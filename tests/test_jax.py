@@ -1,0 +1,274 @@
+"""The ``jax`` backend, on whatever device JAX has, judged by the reference and by the other engines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+import adversarial
+import numpy as np
+import pytest
+from conftest import reference, tokenizers
+from judge import assert_ids, assert_same, engine, literals
+
+import toktier
+from toktier.errors import MissingDependencyError, OptionError
+from toktier.tokenizer import Tokenizer
+
+jax = pytest.importorskip("jax", reason="JAX is not installed")
+
+from toktier.backends.jax import backend as module  # noqa: E402
+from toktier.backends.jax import pipeline, transfers  # noqa: E402
+
+SIZES = (1 << 13,)
+LONG = "pieces that are too long for the device"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_buckets() -> Iterator[None]:
+    """One small size, since each takes seconds to compile."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(module, "BUCKETS", SIZES)
+    yield
+    patch.undo()
+
+
+def jax_backend(name: str) -> module.JaxBackend:
+    found = engine(name)._jax()
+    assert found.buckets == SIZES
+    return found
+
+
+def fitting(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Batches that fit the largest size."""
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        if batch and size + len(text.encode()) + 1 > SIZES[-1]:
+            yield batch
+            batch, size = [], 0
+        batch.append(text)
+        size += len(text.encode()) + 1
+    yield batch
+
+
+def assert_all(name: str, texts: Sequence[str]) -> None:
+    """Ids and pieces are the reference's, and the device made them."""
+    found = jax_backend(name)
+    before = found.reasons.copy()
+    for batch in fitting(texts):
+        assert_same(name, batch, ["jax"])
+    fell_back = found.reasons - before
+    assert set(fell_back) <= {LONG}, fell_back
+
+
+# --- every embedded tokenizer ----------------------------------------------------------
+
+
+def test_battery(embedded: str) -> None:
+    long = [text for text in adversarial.long_runs(3, (20, 255, 257)) if len(text.encode()) < 1000]
+    assert_all(embedded, [*adversarial.battery(literals(embedded), 21, 2_500), *long])
+
+
+def assert_edges(tok: Tokenizer, sizes: Sequence[int]) -> None:
+    """Texts of as many bytes as a size has, of one less and one more, and one of several parts."""
+    judge = tok.reference()
+    text = "The naïve 中文 user's café — 1234 ways\n\n  to  go… 😀 " * 400
+    data = text.encode()
+    before = tok._jax().reasons.copy()
+    for size in sizes:
+        for edge in (size - 1, size, size + 1):
+            part = data[:edge].decode("utf-8", "ignore")
+            for shown in (part, part + "x" * (edge - len(part.encode()))):
+                assert tok.encode(shown, backend="jax") == judge.encode(shown).ids
+    assert tok.encode(text, backend="jax") == judge.encode(text).ids
+    assert tok._jax().reasons == before
+
+
+def test_bucket_edges(embedded: str) -> None:
+    assert_edges(engine(embedded), SIZES)
+
+
+def test_empty_and_one_byte_documents(embedded: str) -> None:
+    texts = ["", *map(chr, range(128)), "", "\n", "é", "", "<", ""]
+    assert_ids(engine(embedded), reference(embedded), texts, ["jax"])
+    assert_ids(engine(embedded), reference(embedded), texts, ["jax"], add_special_tokens=True)
+    assert engine(embedded).encode_batch(["", ""], False, backend="jax") == [[], []]
+    assert engine(embedded).encode("", backend="jax") == reference(embedded).encode("").ids
+
+
+def test_added_tokens_and_offsets(embedded: str) -> None:
+    tok, judge = engine(embedded), reference(embedded)
+    some = literals(embedded)[:3]
+    texts = [*some, "".join(some), f"a {some[0]} b\u0301{some[-1]}\n", "e\u0301 ﬁ \u212b\u1112\u1161\u11ab 1"]
+    for text in texts:
+        expected = judge.encode(text)
+        found = tok.encode_with_offsets(text, backend="jax")
+        assert found.ids.tolist() == expected.ids
+        assert [tuple(span) for span in found.offsets.tolist()] == expected.offsets
+        as_text = tok.encode(text, special="text", backend="python")
+        assert tok.encode(text, special="text", backend="jax") == as_text
+
+
+def test_ids_in_device_memory(embedded: str) -> None:
+    tok, judge = engine(embedded), reference(embedded)
+    text = f"In the device's memory {literals(embedded)[0]} they stay."
+    for shown in (text, "", "a" * 2_000):
+        for special in (True, False):
+            ids = tok.encode_to_device(shown, special)
+            assert isinstance(ids, jax.Array) and ids.dtype == np.int32
+            assert ids.tolist() == judge.encode(shown, add_special_tokens=special).ids
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", tokenizers())
+@pytest.mark.parametrize("seed", range(4))
+def test_battery_campaign(name: str, seed: int) -> None:
+    tok = engine(name)
+    if len(tok.backends) == 1:
+        pytest.skip("only the reference runs this tokenizer")
+    for batch in fitting(list(adversarial.battery(literals(name), 100 + seed, 25_000))):
+        assert_ids(tok, reference(name), batch, ["jax"])
+
+
+# --- one tokenizer is enough ------------------------------------------------------------
+
+
+def another(**options: str) -> Tokenizer:
+    """A tokenizer of its own, so that reasons are counted from 0, but with what is compiled already."""
+    tok = Tokenizer(engine("gpt2")._artifact, **options)
+    tok._jax()._compiled = jax_backend("gpt2")._compiled
+    return tok
+
+
+def test_several_buckets() -> None:
+    tok = another()
+    tok._jax()._buckets = (1 << 10, *SIZES)
+    assert_edges(tok, (1 << 10, *SIZES))
+
+
+def test_padding_is_no_text() -> None:
+    for size in SIZES:
+        found = jax_backend("gpt2")._function(pipeline.encode, size)(np.full(size, 0xFE, np.uint8))
+        assert found.header.tolist() == [0, 0, 0]
+
+
+def test_transfers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes go to the device; the count with the first ids comes back, then the other ids."""
+    tok = engine("gpt2")
+    texts = ["A few words." * 3, "1 2 3 4 5 6 7 8 9 " * 300]
+    for text in texts:
+        tok.encode(text, backend="jax")
+    calls: list[str] = []
+    for name in ("to_device", "to_host"):
+        original = getattr(transfers, name)
+
+        def counted(values: object, name: str = name, original: object = original) -> object:
+            calls.append(name)
+            return original(values)  # type: ignore[operator]
+
+        monkeypatch.setattr(transfers, name, counted)
+    for text, expected in zip(texts, (["to_host"], ["to_host"] * 2), strict=True):
+        calls.clear()
+        with jax.transfer_guard("disallow"):  # all others
+            tok.encode(text, backend="jax")
+        assert calls == ["to_device", *expected]
+    calls.clear()
+    tok.encode_batch(texts, backend="jax")
+    assert calls == ["to_device", "to_host", "to_host"]
+
+
+def test_very_long_pieces_go_to_the_host() -> None:
+    tok, judge = engine("gpt2"), reference("gpt2")
+    before = jax_backend("gpt2").reasons[LONG]
+    text = "a " + "ab" * 1_000 + " b\n" + "-" * 2_000 + "中文" * 500 + " c"
+    assert tok.encode(text, backend="jax") == judge.encode(text).ids
+    assert jax_backend("gpt2").reasons[LONG] == before + 3
+    assert LONG in str(tok.explain())
+
+
+def test_stretches_that_are_too_long_to_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    tok = another()
+    monkeypatch.setattr(module, "LONGEST_LANE", 1)
+    text = "They're where 'rest is"  # three letters after an apostrophe are more than a window sees
+    assert tok.encode(text, backend="jax") == reference("gpt2").encode(text).ids
+    assert tok.piece_starts(text, backend="jax")[1].tolist() == tok.piece_starts(text, backend="numpy")[1].tolist()
+    assert tok._jax().reasons == {"where pieces begin depends on more than 1 bytes in a row": 2}
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [
+        (RuntimeError("RESOURCE_EXHAUSTED: out of memory allocating 8 bytes"), "out of memory"),
+        (RuntimeError("Unable to initialize backend 'cuda'"), "RuntimeError: Unable to initialize backend 'cuda'"),
+    ],
+)
+def test_failures_of_the_device(monkeypatch: pytest.MonkeyPatch, problem: Exception, reason: str) -> None:
+    tok = another(backend="jax")
+
+    def fail(*_: object) -> None:
+        raise problem
+
+    monkeypatch.setattr(tok._jax(), "_run", fail)
+    text = "Whatever the device does, the ids are the same."
+    expected = engine("gpt2").encode(text, backend="numpy")
+    assert tok.encode(text) == expected
+    assert tok.encode_to_device(text).tolist() == expected
+    assert tok.piece_starts(text)[1].tolist() == engine("gpt2").piece_starts(text, backend="numpy")[1].tolist()
+    assert tok._jax().reasons == {reason: 3}
+    assert f"on the device, 3 times: {reason}" in str(tok.explain())
+
+
+def test_a_function_that_does_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    tok = Tokenizer(engine("gpt2")._artifact, backend="jax")
+    monkeypatch.setattr(tok._jax(), "_sizes", lambda size: pipeline.Sizes(lanes=0, merged=0))
+    text = "Neither does a compiler's failure matter."
+    assert tok.encode(text) == tok.encode(text) == engine("gpt2").encode(text, backend="numpy")
+    (reason,) = tok._jax().reasons
+    assert reason.startswith("it does not compile") and tok._jax().reasons[reason] == 2
+
+
+def test_a_busy_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = jax_backend("gpt2")
+    before = backend.reasons["the device is busy"]
+    monkeypatch.setattr(backend._room, "acquire", lambda blocking: False)
+    assert engine("gpt2").encode("Busy.", backend="jax") == reference("gpt2").encode("Busy.").ids
+    assert backend.reasons["the device is busy"] == before + 1
+
+
+def test_without_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    artifact = engine("gpt2")._artifact
+    with pytest.raises(MissingDependencyError, match=r"toktier-jax\[jax\].*toktier-jax\[cuda12\]"):
+        Tokenizer(artifact, backend="jax")
+    with pytest.raises(MissingDependencyError, match=r"toktier-jax\[jax\]"):
+        Tokenizer(artifact).encode("a", backend="jax")
+    with pytest.raises(MissingDependencyError):
+        toktier.devices()
+
+
+def test_devices() -> None:
+    found = toktier.devices()
+    assert [device.default for device in found] == [True] + [False] * (len(found) - 1)
+    assert found[0].platform == jax.devices()[0].platform
+
+
+def test_auto_takes_an_accelerator_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    tok = another()
+    backend = tok._jax()
+    for accelerated, expected in ((False, "numpy"), (True, "jax")):
+        monkeypatch.setattr(module.JaxBackend, "accelerated", accelerated)
+        tok.warmup(threshold=15_000)
+        assert tok._engine("a" * 15_000, None).name == expected
+        assert tok._engine("a" * 14_999, None).name == "numpy"
+        assert tok._engine("a", None).name == "python"
+    text = "Words for the device. " * 700
+    monkeypatch.setattr(backend, "encode", lambda prepared: (np.array([7], np.uint32), np.empty(0, np.int64)))
+    assert set(tok.encode(text)) == {7}
+    with pytest.raises(OptionError):
+        tok.warmup(threshold=-1)
+
+
+def test_one_call() -> None:
+    assert toktier.encode("Hello, world", "gpt2", backend="jax") == reference("gpt2").encode("Hello, world").ids
+    assert toktier.load("gpt2", backend="jax").backend == "jax"
