@@ -65,6 +65,21 @@ def tokenizers(*names: str) -> list[Any]:
     return [pytest.param(name, marks=() if name in here else absent) for name in names]
 
 
+#: Tokenizers whose pipeline is that of another one in all but the vocabulary.
+_ALIKE = {
+    *("cl100k", "deepseek_coder", "deepseek_v4", "glm4_7_flash", "gpt_neox_pii", "llama3_1"),
+    *("mistral_tekken_240911", "o200k", "olmo2_dolma2"),
+}
+
+
+def usual_tokenizers() -> list[Any]:
+    """The same for tests that take long: those of a kind with another one are left to the campaign."""
+    return [
+        pytest.param(*p.values, marks=[*p.marks, pytest.mark.campaign]) if p.values[0] in _ALIKE else p
+        for p in tokenizers()
+    ]
+
+
 @cache
 def artifact(name: str) -> Artifact:
     """The artifact of an embedded tokenizer or of one beside the checkout."""

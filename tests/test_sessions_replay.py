@@ -8,7 +8,7 @@ from typing import Any
 
 import adversarial
 import pytest
-from conftest import tokenizers
+from conftest import tokenizers, usual_tokenizers
 from histories import Change, Record, apply, random_changes, seam_parts
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -73,7 +73,7 @@ def test_appends_of_any_size(size: int) -> None:
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("name", tokenizers())
+@pytest.mark.parametrize("name", usual_tokenizers())
 def test_many_transcripts(name: str) -> None:
     for seed in range(100, 140):
         assert replay(name, seed, 1000, median=70, largest=1500, context=1600) == 1000
@@ -99,14 +99,14 @@ def split_everywhere(name: str, count: int, before: str, special: str) -> int:
     return record.judge()
 
 
-@pytest.mark.parametrize("name", tokenizers())
+@pytest.mark.parametrize("name", usual_tokenizers())
 def test_every_split(name: str) -> None:
     assert split_everywhere(name, 20, "", "encode") > 100
     assert split_everywhere(name, 20, "The word 12", "text") > 100
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("name", tokenizers())
+@pytest.mark.parametrize("name", usual_tokenizers())
 def test_every_split_of_many(name: str) -> None:
     for before in ("", "a", "it's 1", "\n\n", "x\u1112", "<|im_", "e\u0301"):
         assert split_everywhere(name, 1500, before, "encode") > 1000
@@ -126,7 +126,7 @@ SEAMS = (
 )
 
 
-@pytest.mark.parametrize("name", tokenizers())
+@pytest.mark.parametrize("name", usual_tokenizers())
 def test_seams(name: str) -> None:
     """Given part by part; then each part taken away again; and in the middle of something longer."""
     own = [
@@ -169,14 +169,14 @@ def change_at_random(name: str, seed: int, count: int, longest: int, special: st
     return record.judge()
 
 
-@pytest.mark.parametrize("name", tokenizers())
+@pytest.mark.parametrize("name", usual_tokenizers())
 def test_random_changes(name: str) -> None:
     assert change_at_random(name, 1, 150, 400) == 150
     assert change_at_random(name, 2, 80, 400, "text") == 80
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("name", tokenizers())
+@pytest.mark.parametrize("name", usual_tokenizers())
 def test_many_random_changes(name: str) -> None:
     for seed in range(10, 22):
         assert change_at_random(name, seed, 1000, 600) == 1000
