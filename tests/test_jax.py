@@ -131,6 +131,34 @@ def test_battery_campaign(name: str, seed: int) -> None:
         assert_ids(tok, reference(name), batch, ["jax"])
 
 
+# --- the form for a GPU -----------------------------------------------------------------
+
+
+def test_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same by kernels, interpreted."""
+    tok = Tokenizer(engine("gpt2")._artifact)
+    size = 1 << 11
+    forms = (pipeline.Sizes(0, 0, kernels=True, interpreted=True),)
+    monkeypatch.setattr(tok._jax(), "_buckets", (size,))
+    monkeypatch.setattr(tok._jax(), "_forms", lambda size: forms)
+    texts = [
+        *adversarial.battery(literals("gpt2"), 5, 150),
+        *("a" * 1_500, "They're where 'rest is", "", "\0", "é" * 700, "x" * (size - 1), "y" * size),
+    ]
+    for text in texts:
+        assert tok.encode(text, backend="jax") == reference("gpt2").encode(text).ids
+    assert not tok._jax().reasons
+
+
+def test_kernels_that_do_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then XLA's form is taken."""
+    tok = Tokenizer(engine("gpt2")._artifact)
+    monkeypatch.setattr(tok._jax(), "_forms", lambda size: (pipeline.Sizes(0, 0, kernels=True), module._ON_CPU))
+    assert tok.encode("Hello, world", backend="jax") == reference("gpt2").encode("Hello, world").ids
+    (reason,) = tok._jax().reasons
+    assert reason.startswith("the kernels do not compile: ")
+
+
 # --- one tokenizer is enough ------------------------------------------------------------
 
 
@@ -221,7 +249,7 @@ def test_failures_of_the_device(monkeypatch: pytest.MonkeyPatch, problem: Except
 
 def test_a_function_that_does_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     tok = Tokenizer(engine("gpt2")._artifact, backend="jax")
-    monkeypatch.setattr(tok._jax(), "_sizes", lambda size: pipeline.Sizes(lanes=0, merged=0))
+    monkeypatch.setattr(tok._jax(), "_forms", lambda size: (pipeline.Sizes(lanes=0, merged=0),))
     text = "Neither does a compiler's failure matter."
     assert tok.encode(text) == tok.encode(text) == engine("gpt2").encode(text, backend="numpy")
     (reason,) = tok._jax().reasons

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -118,7 +119,7 @@ class JaxBackend:
     def accelerated(self) -> bool:
         """Whether there is a device other than the processor."""
         try:
-            return transfers.accelerated()
+            return transfers.platform() != "cpu"
         except RuntimeError:  # no device at all, which the first text will tell
             return False
 
@@ -142,6 +143,12 @@ class JaxBackend:
             )
         )
 
+    @cached_property
+    def _kernel_tables(self) -> Tables:
+        from .pallas_tables import kernel_tables
+
+        return replace(self._tables, merges=kernel_tables(self._pieces.tables.merges))
+
     def _function(self, function: Callable[..., Any], size: int) -> Callable[..., Any]:
         """``function`` compiled for texts of ``size`` bytes, and with the tables that it needs."""
         with self._lock:
@@ -150,23 +157,33 @@ class JaxBackend:
                 found = self._compiled[function, size] = self._compile(function, size)
             return found
 
+    def _forms(self, size: int) -> tuple[Sizes, ...]:
+        """How a function may be compiled, the fastest first."""
+        if not self.accelerated:
+            return (_ON_CPU,)
+        plain = Sizes(lanes=size // 8, merged=size)
+        return (replace(plain, kernels=True), plain) if transfers.platform() == "gpu" else (plain,)
+
     def _compile(self, function: Callable[..., Any], size: int) -> Callable[[Any], Any]:
-        tables = self._tables if function is encode else self._tables.split
-        data = transfers.to_device(np.full(size, PADDING, np.uint8))
-        try:
-            lowered = jax.jit(partial(function, sizes=self._sizes(size))).lower(data, tables)
-            compiled = lowered.compile(compiler_options=None if self.accelerated else _CPU_OPTIONS)
-        except Exception as problem:  # any kind, and the next text need not try again
-            reason = f"it does not compile: {_reason(problem)}"
+        reason = ""
+        for sizes in self._forms(size):
+            try:
+                every = self._kernel_tables if sizes.kernels else self._tables
+                tables = every if function is encode else every.split
+                data = transfers.to_device(np.full(size, PADDING, np.uint8))
+                lowered = jax.jit(partial(function, sizes=sizes)).lower(data, tables)
+                compiled = lowered.compile(compiler_options=None if self.accelerated else _CPU_OPTIONS)
+                return lambda data: compiled(data, tables)  # returned at once
+            except Exception as problem:  # of any kind, and the next text need not try again
+                what = "the kernels do" if sizes.kernels else "it does"
+                reason = f"{what} not compile: {_reason(problem)}"
+                if sizes.kernels:
+                    self.reasons[reason] += 1
 
-            def refuse(data: jax.Array) -> Any:
-                raise _Refused(reason)
+        def refuse(data: jax.Array) -> Any:
+            raise _Refused(reason)
 
-            return refuse
-        return lambda data: compiled(data, tables)
-
-    def _sizes(self, size: int) -> Sizes:
-        return Sizes(lanes=size // 8, merged=size) if self.accelerated else _ON_CPU
+        return refuse
 
     def _run(self, function: Callable[..., Any], data: bytes) -> Any:
         size = next((size for size in self.buckets if size >= len(data)), None)

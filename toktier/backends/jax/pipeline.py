@@ -4,12 +4,14 @@ Every token is written at a place of its own: the n-th token of a piece where th
 the output is in order without any count of the tokens before it, and compacting it is the last step.
 
 Work that depends on the text (how many pieces, how many words to merge) is done in blocks of fixed size, as many
-as there is work for.
+as there is work for.  Where kernels run (:class:`Sizes`) nothing is: there a step costs little more for all places
+that a text could need, and a loop that the host looks after costs much.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +19,9 @@ from jax import lax
 
 from .bits import Bits, bits, once, pack
 from .merging import merge_words
+from .pallas_tables import KernelTables
 from .pieces import LONG, WholeTables, find_whole, words_of
-from .splitting import SplitTables, piece_starts
+from .splitting import SplitTables, Walk, piece_starts
 from .symbols import Stream, SymbolTables, stream
 from .tables import DeviceTables
 from .utf8 import ADDED, PADDING, decode
@@ -39,7 +42,7 @@ class Tables:
     split: SplitTables
     whole: WholeTables
     symbols: SymbolTables
-    merges: DeviceTables
+    merges: DeviceTables | KernelTables
 
 
 jax.tree_util.register_dataclass(Tables, ["split", "whole", "symbols", "merges"], [])
@@ -47,10 +50,15 @@ jax.tree_util.register_dataclass(Tables, ["split", "whole", "symbols", "merges"]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is done at once: lanes of a pre-tokenizer stage, and symbols of words that are merged together."""
+    """How much is done at once: lanes of a pre-tokenizer stage, and symbols of words that are merged together.
+
+    ``kernels``: all is, by the kernels for a GPU; ``interpreted``: which XLA runs, to test them on any device.
+    """
 
     lanes: int
     merged: int
+    kernels: bool = False
+    interpreted: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,8 +80,16 @@ jax.tree_util.register_dataclass(Encoded, ["header", "parts", "places"], [])
 
 def starts_of(data: jax.Array, tables: SplitTables, sizes: Sizes) -> tuple[jax.Array, jax.Array]:
     """Where pieces begin, a bit for each byte in uint32 words; and the longest lane."""
-    begins, longest = piece_starts(data, decode(data), tables, sizes.lanes)
+    begins, longest = piece_starts(data, decode(data), tables, sizes.lanes, _walk(sizes))
     return pack(begins), longest
+
+
+def _walk(sizes: Sizes) -> Walk | None:
+    if not sizes.kernels:
+        return None
+    from .pallas_lanes import walk_lanes
+
+    return partial(walk_lanes, interpret=sizes.interpreted)
 
 
 def encode(data: jax.Array, tables: Tables, sizes: Sizes) -> Encoded:
@@ -81,12 +97,20 @@ def encode(data: jax.Array, tables: Tables, sizes: Sizes) -> Encoded:
     size = len(data)
     part = size // PARTS
     characters = decode(data)
-    begins, longest = piece_starts(data, characters, tables.split, sizes.lanes)
-    first = stream(data, characters, begins, part, tables.symbols)
+    begins, longest = piece_starts(data, characters, tables.split, sizes.lanes, _walk(sizes))
+    first = stream(data, characters, begins, size if sizes.kernels else part, tables.symbols)
     stop = jnp.sum(data != PADDING, dtype=jnp.int32)
-    out = _encode_pieces(data, bits(begins), stop, first, tables, sizes)
+    words = words_of(data)
+    if sizes.kernels:
+        out = _encode_at_once(data, words, bits(begins), stop, first, tables, sizes)
+    else:
+        out = _encode_pieces(data, words, bits(begins), stop, first, tables, sizes)
     written = bits(out != _NONE)
     left = jnp.sum(out == LEFT, dtype=jnp.int32)
+
+    if sizes.kernels:
+        some = jnp.minimum(written.select(jnp.arange(size, dtype=jnp.int32)), size - 1)
+        return _encoded(written.count, left, longest, out[some], first.at[some])
 
     State = tuple[jax.Array, jax.Array, jax.Array]
 
@@ -98,35 +122,76 @@ def encode(data: jax.Array, tables: Tables, sizes: Sizes) -> Encoded:
 
     empty = jnp.zeros(size, jnp.int32)
     _, ids, places = lax.while_loop(lambda state: state[0] < written.count, fill, (jnp.int32(0), empty, empty))
-    header = jnp.stack((written.count, left, longest))
-    return Encoded(header, tuple(ids.reshape(PARTS, part)), tuple(places.reshape(PARTS, part)))
+    return _encoded(written.count, left, longest, ids, places)
+
+
+def _encoded(count: jax.Array, left: jax.Array, longest: jax.Array, ids: jax.Array, places: jax.Array) -> Encoded:
+    parts, of_parts = ids.reshape(PARTS, -1), places.reshape(PARTS, -1)
+    return Encoded(jnp.stack((count, left, longest)), tuple(parts), tuple(of_parts))
+
+
+def _look_up(
+    data: jax.Array, words: jax.Array, bounds: jax.Array, first: Stream, tables: Tables
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The pieces between ``bounds``, bytes: where their first symbols are, how many, and what stands for each.
+
+    That is an id, :data:`ADDED_TOKEN`, :data:`LEFT`, or -1 for a piece that is to be merged.
+    """
+    size = len(data)
+    starts, lengths = bounds[:-1], bounds[1:] - bounds[:-1]
+    found = find_whole(words, starts, lengths, tables.whole)
+    added = (lengths > 0) & (data[jnp.minimum(starts, size - 1)] == ADDED)
+    found = jnp.where(added, ADDED_TOKEN, jnp.where(found == LONG, LEFT, found))
+    ranks = first.marks.rank(jnp.minimum(bounds, size - 1))
+    ranks = jnp.where(bounds == size, first.marks.count, ranks)
+    starts, counts, found = once((ranks[:-1], ranks[1:] - ranks[:-1], found))
+    return starts, counts, found
+
+
+def _encode_at_once(
+    data: jax.Array,
+    words: jax.Array,
+    begins: Bits,
+    stop: jax.Array,
+    first: Stream,
+    tables: Tables,
+    sizes: Sizes,
+) -> jax.Array:
+    """What :func:`_encode_pieces` does, by kernels."""
+    from .pallas_pieces import merge_pieces
+
+    assert isinstance(tables.merges, KernelTables)
+    bounds = jnp.minimum(begins.select(jnp.arange(len(data) + 1, dtype=jnp.int32)), stop)
+    starts, counts, found = _look_up(data, words, once(bounds), first, tables)
+    return merge_pieces(first.symbols, starts, counts, found, tables.merges, interpret=sizes.interpreted)
 
 
 def _encode_pieces(
-    data: jax.Array, begins: Bits, stop: jax.Array, first: Stream, tables: Tables, sizes: Sizes
+    data: jax.Array,
+    words: jax.Array,
+    begins: Bits,
+    stop: jax.Array,
+    first: Stream,
+    tables: Tables,
+    sizes: Sizes,
 ) -> jax.Array:
     """The tokens of all pieces, each at a place of its own: int32 of the shape of ``data``, -1 elsewhere."""
     size = len(data)
     block = size // 4
-    words = words_of(data)
+    assert isinstance(tables.merges, DeviceTables)
+    merges = tables.merges
 
     def some(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         done, out = state
-        bounds = once(jnp.minimum(begins.select(done + jnp.arange(block + 1, dtype=jnp.int32)), stop))
-        starts, lengths = bounds[:-1], bounds[1:] - bounds[:-1]
-        found = find_whole(words, starts, lengths, tables.whole)
-        added = (lengths > 0) & (data[jnp.minimum(starts, size - 1)] == ADDED)
-        ranks = first.marks.rank(jnp.minimum(bounds, size - 1))
-        ranks = once(jnp.where(bounds == size, first.marks.count, ranks))
-        starts, counts = ranks[:-1], ranks[1:] - ranks[:-1]
-        missing = (found < 0) & (lengths > 0) & ~added
-        found = jnp.where(added, ADDED_TOKEN, found)
-        found = once(jnp.where((found == LONG) | (missing & (counts > WIDTHS[-1])), LEFT, found))
+        bounds = jnp.minimum(begins.select(done + jnp.arange(block + 1, dtype=jnp.int32)), stop)
+        starts, counts, found = _look_up(data, words, once(bounds), first, tables)
+        missing = (found == _NONE) & (counts > 0)
+        found = once(jnp.where(missing & (counts > WIDTHS[-1]), LEFT, found))
         out = _write(out, starts, found, found != _NONE)
         least = 0
         for width in WIDTHS:
             wanted = bits(missing & (counts > least) & (counts <= width))
-            out = _merge_words(first.symbols, starts, counts, wanted, width, tables, sizes, out)
+            out = _merge_words(first.symbols, starts, counts, wanted, width, merges, sizes, out)
             least = width
         return done + block, out
 
@@ -140,7 +205,7 @@ def _merge_words(
     counts: jax.Array,
     wanted: Bits,
     width: int,
-    tables: Tables,
+    merges: DeviceTables,
     sizes: Sizes,
     out: jax.Array,
 ) -> jax.Array:
@@ -156,7 +221,7 @@ def _merge_words(
         place = jnp.arange(width, dtype=jnp.int32)
         word = symbols[jnp.minimum(start[:, None] + place, size - 1)]
         lacking = jnp.any((word < 0) & (place < count[:, None]), axis=1)  # a byte that the vocabulary lacks
-        word, count = merge_words(word, jnp.where(lacking, 0, count), tables.merges)
+        word, count = merge_words(word, jnp.where(lacking, 0, count), merges)
         word = jnp.where(lacking[:, None], LEFT, word)
         count = jnp.where(lacking, 1, count)
         out = _write(out, (start[:, None] + place).ravel(), word.ravel(), (place < count[:, None]).ravel())

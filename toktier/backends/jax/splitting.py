@@ -6,7 +6,9 @@ a step that changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +24,10 @@ from .utf8 import PADDING, Characters, of_next, of_previous
 
 #: A longer stretch that windows leave open is not walked, and the text is left to another backend.
 LONGEST_LANE = 1 << 13
+
+
+#: A kernel that walks lanes: :func:`.pallas_lanes.walk_lanes`.
+Walk: TypeAlias = Callable[..., jax.Array]
 
 
 @dataclass(frozen=True)
@@ -81,12 +87,12 @@ def _stage_tables(stage: lanes.Stage) -> StageTables:
 
 
 def piece_starts(
-    data: jax.Array, characters: Characters, tables: SplitTables, lane_count: int
+    data: jax.Array, characters: Characters, tables: SplitTables, lane_count: int, walk: Walk | None = None
 ) -> tuple[jax.Array, jax.Array]:
     """Where pieces begin, bool over the bytes, and the length of the longest lane, an int32 scalar.
 
     An added token is one piece.  The starts are right if no lane was longer than :data:`LONGEST_LANE`.
-    ``lane_count``: how many lanes are run together.
+    ``lane_count``: how many lanes are run together; ``walk``: the kernel that runs all of them at once.
     """
     first, text = characters.first, data < PADDING
     atoms = once(jnp.where(text, jnp.asarray(tables.atom_of)[characters.point].astype(jnp.int32), tables.end))
@@ -94,7 +100,7 @@ def piece_starts(
     begins: jax.Array | None = None
     longest = jnp.int32(0)
     for stage in tables.stages:
-        begins, lane = _run(atoms, characters, begins, inside, stage, tables.end, lane_count)
+        begins, lane = _run(atoms, characters, begins, inside, stage, tables.end, lane_count, walk)
         longest = jnp.maximum(longest, lane)
     if begins is None:  # no stages: only added tokens cut
         added = first & ~text
@@ -110,6 +116,7 @@ def _run(
     stage: StageTables,
     end: int,
     lane_count: int,
+    walk: Walk | None,
 ) -> tuple[jax.Array, jax.Array]:
     """One stage; ``earlier``: where the stages before it begin pieces."""
     first, size = characters.first, characters.size
@@ -133,16 +140,27 @@ def _run(
     restarts = None if earlier is None else jnp.where(earlier, stage.restart, 0)
     stop = jnp.sum(inside, dtype=jnp.int32)
 
-    State = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
-
-    def run_some(state: State) -> State:
-        done, begins, path, longest = state
-        number = done + jnp.arange(lane_count, dtype=jnp.int32)
+    def lanes_from(number: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Where the lanes with these numbers begin and end, and the length of the longest."""
         place = found.select(number)
         lane = number < found.count
         starts = jnp.where(lane, last_at(closes, place), 0)
         stops = jnp.where(lane, jnp.minimum(first_after(closes, place), stop), 0)
-        most = jnp.max(stops - starts)
+        return starts, stops, jnp.max(stops - starts)
+
+    if walk is not None:
+        # where a stage closes a piece begins for sure, so no lane has less than two places
+        starts, stops, longest = lanes_from(jnp.arange(len(atoms) // 2, dtype=jnp.int32))
+        stops = jnp.where(longest > LONGEST_LANE, starts, stops)
+        restart = jnp.zeros_like(seen) if restarts is None else restarts
+        begins = walk(begins, seen, restart, starts, stops, stage.oracle, stage.walk, stage.first)
+        return begins, jnp.where(found.count > len(atoms) // 2, LONGEST_LANE + 1, longest)
+
+    State = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+
+    def run_some(state: State) -> State:
+        done, begins, path, longest = state
+        starts, stops, most = lanes_from(done + jnp.arange(lane_count, dtype=jnp.int32))
         steps = jnp.minimum(most, LONGEST_LANE)
         path = _back(stage, seen, starts, stops, steps, path)
         begins = _forth(stage, first, restarts, path, starts, stops, steps, begins)

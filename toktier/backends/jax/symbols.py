@@ -69,7 +69,7 @@ jax.tree_util.register_dataclass(Stream, ["symbols", "at", "marks"], [])
 def stream(data: jax.Array, characters: Characters, begins: jax.Array, part: int, tables: SymbolTables) -> Stream:
     """The first symbols of a text, uint8, whose pieces begin at the bytes ``begins``, bool.
 
-    ``part``: of so many symbols are the blocks that are moved together at once.
+    ``part``: of so many symbols are the blocks that are moved together at once; all, if that is the whole size.
     """
     symbols, present = once(_symbols(data, characters, begins, tables))
     size, marks = len(data), bits(present)
@@ -84,6 +84,9 @@ def stream(data: jax.Array, characters: Characters, begins: jax.Array, part: int
         _, at = lax.while_loop(lambda state: state[0] < marks.count, some, start)
         return symbols[jnp.minimum(at, size - 1)], at
 
+    if part == size:
+        at = marks.select(jnp.arange(size, dtype=jnp.int32))
+        return Stream(symbols[jnp.minimum(at, size - 1)], at, marks)
     found: tuple[jax.Array, jax.Array] = lax.cond(
         marks.count == size, lambda: (symbols, jnp.arange(size, dtype=jnp.int32)), together
     )

@@ -12,9 +12,9 @@ import jax
 T = TypeVar("T")
 
 
-def accelerated() -> bool:
-    """Whether the default device is more than the processor."""
-    return bool(jax.default_backend() != "cpu")
+def platform() -> str:
+    """What the default device is: ``"cpu"``, ``"gpu"`` or ``"tpu"``, say; RuntimeError if there is none."""
+    return str(jax.default_backend())
 
 
 def to_device(values: T) -> T:
