@@ -246,6 +246,19 @@ def random_document(random_: random.Random) -> dict[str, Any]:
     )
 
 
+@pytest.mark.parametrize(("second", "text"), [("'sa", "x'sab y"), ("x<ab>y", "1x<ab>y 1")])
+def test_tokens_of_the_second_round_give_way(second: str, text: str) -> None:
+    """What is not normalized is found first, even if it begins later or lies inside."""
+    tokens = [
+        small.added(second, 264, "normalized"),
+        small.added("ab", 265),
+        small.added("<end>", 266, "normalized"),
+    ]
+    tok, by = tokenizer_of(small.document(pre_tokenizer=GPT2, added_tokens=tokens))
+    assert_sound(by, [text, f"{text}<end>ab<end>1"], both_cuts(tok))
+    assert tok._cuts_and_ends._ends == {"<end>"}
+
+
 def assert_made_sound(document: dict[str, Any], seed: int) -> int:
     """How many cuts were tried; with the document in the message if one is wrong."""
     try:

@@ -52,15 +52,18 @@ class Literals:
     def sure(self, *, special: bool = True) -> tuple[str, ...]:
         """Tokens that are found wherever their characters stand, so that the text goes on afresh behind them.
 
-        They have no flags, contain and overlap no other token and are not contained in one.  A token that must
-        be a word of its own would look back at them, so there is none.  Without ``special`` only those that are
-        not special.
+        They have no flags, are not contained in another token and do not begin inside one.  A token that is found
+        in a second round, as normalized ones are even if nothing is normalized, does not hold or overlap one of
+        the first.  A token that must be a word of its own would look back at them, so there is none.  Without
+        ``special`` only those that are not special.
         """
         tokens = [token for token in self.given if not (token.lstrip or token.rstrip or token.single_word)]
         if any(token.single_word for token in (*self.given, *self.normalized)):
             return ()
         absorbed = white_space() if self.absorbs else ""
         everything = "\x00".join(token.content for token in self.given)
+        first = [token.content for token in self.given if not token.normalized]
+        heads = frozenset(content[:at] for content in first for at in range(1, len(content) + 1))
         tails = {token.content[at:] for token in self.given for at in range(1, len(token.content))}
         return tuple(
             token.content
@@ -70,7 +73,14 @@ class Literals:
             and token.content[0] not in absorbed
             and everything.count(token.content) == 1
             and not any(token.content[:at] in tails for at in range(1, len(token.content)))
+            and not (token.normalized and _holds_or_meets(token.content, first, heads))
         )
+
+
+def _holds_or_meets(content: str, others: Iterable[str], heads: frozenset[str]) -> bool:
+    """Whether one of ``others``, which begin with ``heads``, lies in ``content`` or begins in it."""
+    tails = (content[at:] for at in range(1, len(content)))
+    return any(tail in heads for tail in tails) or any(other in content for other in others)
 
 
 def literals_of(pipeline: Pipeline, inert: Mapping[str, NDArray[np.bool_]]) -> Literals:
