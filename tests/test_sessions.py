@@ -32,6 +32,7 @@ from toktier.errors import (
 from toktier.sessions import Session
 from toktier.sessions.ids import IdBuffer
 from toktier.sessions.repair import State
+from toktier.sessions.search import _certified
 from toktier.sessions.text import BlockText
 from toktier.tokenizer import Tokenizer
 
@@ -317,6 +318,15 @@ def test_a_special_token_that_is_written_in_more_characters_than_it_has() -> Non
     session = refusing("x\u0301\u0301\u0301\u0301\u0301s> y", token, normalizer=accents, pre_tokenizer=GPT2_PIECES)
     with pytest.raises(SpecialTokenError):
         session.edit(0, 1, "<")
+
+
+def test_the_search_may_begin_and_end_within_a_character() -> None:
+    """Tokens do; the bytes 0 to 2 and 5 to 7 are characters, and the only cut lies before the space at 4."""
+    session = engine("gpt2").session(strategy="search")
+    for low in range(8):
+        for high in range(low, 9):
+            found = _certified(session._engine, session._state, 0, "\u4e2db \u4e2d", "x", low, high)
+            assert found == (low < 4 < high)
 
 
 # --- branches -------------------------------------------------------------------------------------

@@ -89,8 +89,11 @@ def _longest_run(stored: _Places, fresh: _Places, most: int) -> tuple[int, int, 
 
 
 def _certified(engine: Engine, state: State, begin: int, kept: str, new: str, low: int, high: int) -> bool:
-    """Whether a certified cut lies between the bytes ``low`` and ``high`` of the window, both excluded."""
+    """Whether a certified cut lies between the bytes ``low`` and ``high`` of the window, both excluded.
+
+    Tokens may begin and end inside a character, so either may be there.
+    """
     data = kept.encode("utf-8")
-    first, last = len(data[:low].decode("utf-8")), len(data[:high].decode("utf-8", "ignore"))
+    first, last = (len(data[:at].decode("utf-8", "ignore")) for at in (low, high))
     before = state.text.slice(max(0, begin - engine.cuts.longest_literal), begin)
     return engine.cuts.last(before + kept + new, len(before) + first, len(before) + last) is not None
