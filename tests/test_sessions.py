@@ -312,6 +312,16 @@ def test_what_stands_behind_decides_whether_it_is_a_special_token() -> None:
         session.edit(len("+-<s> "), len("+-<s> y"), "-")
 
 
+def test_a_prefix_before_the_text_is_no_part_of_what_is_refused() -> None:
+    """The token is searched for with the prefix before it, which only the start of the text has."""
+    token = small.added("é", 264, "special", "normalized")
+    session = refusing("1s", token, normalizer={"type": "Prepend", "prepend": "ab"}, pre_tokenizer=GPT2_PIECES)
+    for new in ("1é", "1", "é", "1"):
+        session.append(new)
+    with pytest.raises(SpecialTokenError):
+        session.append(" abé")
+
+
 def test_a_special_token_that_is_written_in_more_characters_than_it_has() -> None:
     token = small.added("<s>", 264, "special", "normalized")
     accents = {"type": "Sequence", "normalizers": [{"type": "NFD"}, {"type": "StripAccents"}]}

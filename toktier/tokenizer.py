@@ -685,10 +685,13 @@ class Tokenizer:
         return self._front.prepare(text, skip_special=special == "text", continuing=continuing)
 
     def _raise_special(self, text: str, base: int = 0) -> None:
-        """Raise for the first special token that the reference would find in ``text``; it starts at ``base``."""
+        """Raise for the first special token that the reference would find in ``text``.
+
+        It starts at ``base``; if that is not 0, it goes on from a certified cut.
+        """
         special = {token.content for token in self._compiled.pipeline.added_tokens if token.special}
         with _own_errors(text):
-            for start, content in self._added_tokens(text):
+            for start, content in self._added_tokens(text, base > 0):
                 if content in special:
                     raise SpecialTokenError(
                         f"the text contains the special token {content!r} at character {base + start}; pass "
@@ -697,10 +700,10 @@ class Tokenizer:
                         base + start,
                     )
 
-    def _added_tokens(self, text: str) -> Iterable[tuple[int, str]]:
+    def _added_tokens(self, text: str, continuing: bool) -> Iterable[tuple[int, str]]:
         """Where in the raw text added tokens begin, and their contents."""
         if self._front.unsupported is None:
-            prepared = self._front.prepare(text)
+            prepared = self._front.prepare(text, continuing=continuing)
             if not len(prepared.ids):
                 return ()
             if prepared.unchanged:
