@@ -12,7 +12,7 @@ from conftest import reference, tokenizers
 from judge import assert_ids, assert_same, engine, literals
 
 import toktier
-from toktier.errors import MissingDependencyError, OptionError
+from toktier.errors import LoneSurrogateError, MissingDependencyError, OptionError
 from toktier.tokenizer import Tokenizer
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
@@ -300,3 +300,11 @@ def test_auto_takes_an_accelerator_only(monkeypatch: pytest.MonkeyPatch) -> None
 def test_one_call() -> None:
     assert toktier.encode("Hello, world", "gpt2", backend="jax") == reference("gpt2").encode("Hello, world").ids
     assert toktier.load("gpt2", backend="jax").backend == "jax"
+
+
+def test_lone_surrogates() -> None:
+    tok = engine("gpt2")
+    for call in (tok.encode_to_device, lambda text: tok.encode(text, backend="jax")):
+        with pytest.raises(LoneSurrogateError) as problem:
+            call("a" * 9_000 + "\ud800")
+        assert problem.value.index == 9_000

@@ -296,14 +296,17 @@ class Tokenizer:
     ) -> jax.Array:
         """The same as an int32 array in the memory of JAX's default device, made there where that is possible.
 
-        Raises :class:`~toktier.errors.MissingDependencyError` without JAX.
+        Raises :class:`~toktier.errors.MissingDependencyError` without JAX, and
+        :class:`~toktier.errors.BackendUnsupportedError` where only the reference runs the tokenizer.
         """
         self._check(text, special)
+        self._check_backend("jax")
         backend, post = self._jax(), self._post
-        small = len(text) * 4 <= backend.largest or len(text.encode("utf-8", "surrogatepass")) <= backend.largest
-        if small and post.unsupported is None and post.truncation is None and post.padding is None:
-            with _own_errors(text):
-                ids = backend.encode_on_device(self._prepare(text, special))
+        with _own_errors(text):
+            prepared = self._prepare(text, special)
+            whole = backend.fits(prepared)
+        if whole and post.unsupported is None and post.truncation is None and post.padding is None:
+            ids = backend.encode_on_device(prepared)
             around = (post.prefix, post.suffix) if add_special_tokens else ((), ())
             return backend.surround(ids, *around)
         found = self.encode_to_numpy(text, add_special_tokens, special=special, backend="jax")
@@ -632,12 +635,13 @@ class Tokenizer:
     def _device_ids(self, text: str, special: Special, continuing: bool) -> NDArray[np.uint32]:
         """The same by the ``jax`` backend; texts that are too large for it are halved."""
         backend = self._jax()
-        if 4 * len(text) > backend.largest and len(text.encode("utf-8")) > backend.largest:
+        prepared = self._prepare(text, special, continuing)
+        if not backend.fits(prepared):
             middle = self._cut(text, 0, len(text) // 2)
             if middle < len(text):
                 left = self._device_ids(text[:middle], special, continuing)
                 return np.concatenate((left, self._device_ids(text[middle:], special, True)))
-        return backend.encode(self._prepare(text, special, continuing))[0]
+        return backend.encode(prepared)[0]
 
     def _reference_ids(self, text: str, special: Special, threads: int | None) -> NDArray[np.uint32]:
         """The model's ids by the reference, on all cores where the text can be cut."""
@@ -661,18 +665,16 @@ class Tokenizer:
             engine: Backend = self._backends["numpy"]
             if chosen == "jax" or (chosen == "auto" and self._for_device(together)):
                 engine = self._jax()
-                if 4 * together > self._jax().largest and (
-                    sum(len(text.encode("utf-8", "surrogatepass")) + 1 for text in texts) > self._jax().largest
-                ):
-                    half = len(texts) // 2
-                    left = self._encode_group(texts[:half], special, backend, wanted)
-                    return left + self._encode_group(texts[half:], special, backend, wanted)
             prepared = []
             for text in texts:
                 with _own_errors(text):
                     prepared.append(self._prepare(text, special))
                     text.encode("utf-8")
             joined, seams = batching.join(prepared)
+            if engine.name == "jax" and not self._jax().fits(joined):
+                half = len(texts) // 2
+                left = self._encode_group(texts[:half], special, backend, wanted)
+                return left + self._encode_group(texts[half:], special, backend, wanted)
             return batching.split(*engine.encode(joined), seams)
         found = []
         for text in texts:

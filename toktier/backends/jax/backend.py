@@ -82,6 +82,10 @@ class JaxBackend:
         """The most bytes of a text that is encoded in one go."""
         return self.buckets[-1]
 
+    def fits(self, text: PreparedText) -> bool:
+        """Whether a text is small enough to be encoded in one go; UnicodeEncodeError for a lone surrogate."""
+        return 4 * len(text.text) <= self.largest or len(text.text.encode("utf-8")) <= self.largest
+
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         if not text.text:
             return NO_IDS, NO_POSITIONS
