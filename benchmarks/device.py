@@ -1,0 +1,289 @@
+"""The `jax` backend on an accelerator: exactness, latency and bulk speed, with the floor beside them, in one run.
+
+    python benchmarks/device.py                      # the run for a GPU; at most five minutes
+    python benchmarks/device.py --quick              # small and few, for a machine without one
+    python benchmarks/device.py --tokenizers qwen3 --sizes 1000000 --json device.json
+
+It builds (tables, compilation), checks every output against ids computed beforehand by the `numpy` backend (and,
+for the smaller texts, by the reference itself), and prints one table.  Ids that differ end the run with status 1.
+Rows that the time does not allow are named as left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import corpora
+import numpy as np
+from measuring import IdsDiffer, machine, seconds
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import jax
+import jax.numpy as jnp
+
+import toktier
+from toktier.errors import TokTierError
+
+SIZES = (1_000_000, 10_000, 100_000, 2_000_000, 4_400_000)
+QUICK = (10_000, 40_000)
+CORPORA = ("english", "code", "cjk")
+#: Beside the checkout, where there is one.
+_LLAMA = Path(__file__).resolve().parent.parent.parent / "shared" / "tokenizers" / "llama3_1.json.xz"
+TOKENIZERS = ("qwen3", "gpt-oss", "deepseek-v3", *([str(_LLAMA)] if _LLAMA.is_file() else []))
+#: Texts up to so many characters are encoded by the reference too.
+_BY_REFERENCE = 100_000
+#: Different texts among the repetitions; a device remembers nothing of a text between them.
+_DISTINCT = 4
+_BULK = 512 << 20
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What no schedule of the same work undercuts: seconds for a launch, for a dependent load, for a byte."""
+
+    launch: float
+    load: float | None
+    byte: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """Times in milliseconds.  ``first``: the first call for texts of the size, with whatever it compiles;
+    ``array``: text to a numpy array; ``device``: text to an array on the device.
+
+    ``depth``: merges that wait for each other in some piece, at most.
+    """
+
+    tokenizer: str
+    text: str
+    characters: int
+    bytes: int
+    tokens: int
+    array_median: float
+    array_p90: float
+    device_median: float
+    device_p90: float
+    first: float
+    floor_bytes: float
+    floor_depth: float | None
+    depth: int
+
+    def cells(self) -> list[str]:
+        depth = "" if self.floor_depth is None else f"{self.floor_depth:.3f}"
+        speed = self.bytes / self.array_median / 1e6
+        counts = [f"{number:,}" for number in (self.characters, self.tokens)]
+        times = (self.first, self.array_median, self.array_p90, self.device_median, self.device_p90)
+        floors = [f"{self.floor_bytes:.3f}", depth, str(self.depth)]
+        return [self.tokenizer, self.text, *counts, *(f"{t:.2f}" for t in times), f"{speed:.3f}", *floors]
+
+
+HEADINGS = (
+    *("tokenizer", "text", "characters", "tokens", "first ms", "array ms", "P90", "device ms", "P90", "GB/s"),
+    *("floor: bytes ms", "chain ms", "depth"),
+)
+
+
+def digest(ids: Any) -> str:
+    return hashlib.sha256(np.ascontiguousarray(ids, np.uint32).tobytes()).hexdigest()
+
+
+def to_device(tok: toktier.Tokenizer, text: str) -> jax.Array:
+    return tok.encode_to_device(text).block_until_ready()
+
+
+def digests(tok: toktier.Tokenizer, texts: Sequence[str]) -> list[str]:
+    """What the ids of texts must be."""
+    return [digest(tok.encode_to_numpy(text, backend="numpy")) for text in texts]
+
+
+def check(ids: Any, expected: str, what: str) -> None:
+    if digest(ids) != expected:
+        raise IdsDiffer(f"the ids of {what} differ")
+
+
+# --- the floor --------------------------------------------------------------------------------------
+
+
+def measure_floor() -> Floor:
+    """Measured on the default device; the cost of a dependent load only where kernels run."""
+    many = 64
+    barrier: Callable[[jax.Array], jax.Array] = jax.lax.optimization_barrier
+
+    @jax.jit
+    def launches(array: jax.Array) -> jax.Array:
+        for _ in range(many):  # with a barrier, so that no two are fused
+            array = barrier(array + 1)
+        return array
+
+    size = 1 << 26 if jax.default_backend() != "cpu" else 1 << 22
+    copy = jax.jit(lambda array: array + 1)
+    launch = best(lambda: launches(jnp.zeros(8, jnp.int32)).block_until_ready()) / many
+    ones = jnp.ones(size, jnp.int32)
+    byte = best(lambda: copy(ones).block_until_ready()) / (8 * size)
+    return Floor(launch, _load_latency() if jax.default_backend() == "gpu" else None, byte)
+
+
+def _load_latency() -> float:
+    """Seconds for a load whose address is what the one before has read, in memory of the size of a rule table."""
+    from toktier.backends.jax.compat import Memory, kernel
+
+    steps, size = 4096, 1 << 20
+    order = np.random.default_rng(1).permutation(size)
+    following = np.empty(size, np.int32)
+    following[order] = np.roll(order, -1)
+
+    def chase(device: Memory, following: Any, last: Any) -> None:
+        one = jnp.arange(32, dtype=jnp.int32) == 0
+        zero = jnp.zeros(32, jnp.int32)
+        at = jax.lax.fori_loop(0, steps, lambda _, at: device.load(following, at, one, 0), zero)
+        device.store(last, zero, at, one)
+
+    run = jax.jit(kernel(chase, [(1,)], name="chase", programs=1, warps=1, in_place={}, interpret=False))
+    table = jax.device_put(following)
+    return best(lambda: run(table)[0].block_until_ready()) / steps
+
+
+def best(call: Callable[[], Any]) -> float:
+    call()
+    return min(seconds(call)[0] for _ in range(10))
+
+
+# --- the table --------------------------------------------------------------------------------------
+
+
+def merge_depth(tok: toktier.Tokenizer, text: str) -> int:
+    """Most bytes less ids of a piece that is not one id: a bound of the merges that wait for each other."""
+    _, pieces = tok.pieces(text, backend="numpy")
+    return max((len(piece.text.encode()) - len(piece.ids) for piece in pieces if len(piece.ids) > 1), default=0)
+
+
+def measure(name: str, tok: toktier.Tokenizer, corpus: str, size: int, repetitions: int, floor: Floor) -> Row:
+    texts = [corpora.CORPORA[corpus](size, seed) for seed in range(min(_DISTINCT, repetitions))]
+    what = f"{corpus}, {size:,} characters, {name}"
+    expected = digests(tok, texts)
+    if size <= _BY_REFERENCE:
+        for text, own in zip(texts, expected, strict=True):
+            check(tok.encode_to_numpy(text, backend="reference"), own, f"{what}, by numpy")
+    first, ids = seconds(partial(tok.encode_to_numpy, texts[0], backend="jax"))
+    check(ids, expected[0], what)
+    array, device = [], []
+    for number in range(repetitions):
+        text, own = texts[number % len(texts)], expected[number % len(texts)]
+        taken, ids = seconds(partial(tok.encode_to_numpy, text, backend="jax"))
+        array.append(1e3 * taken)
+        check(ids, own, what)
+        taken, on_device = seconds(partial(to_device, tok, text))
+        device.append(1e3 * taken)
+        check(on_device, own, f"{what}, on the device")
+    used = len(texts[0].encode())
+    depth = merge_depth(tok, texts[0][:100_000])
+    return Row(
+        name,
+        corpus,
+        size,
+        used,
+        len(ids),
+        statistics.median(array),
+        _p90(array),
+        statistics.median(device),
+        _p90(device),
+        first=1e3 * first,
+        floor_bytes=1e3 * floor.byte * (used + 4 * len(ids)),
+        floor_depth=None if floor.load is None else 1e3 * floor.load * depth,
+        depth=depth,
+    )
+
+
+def _p90(times: Sequence[float]) -> float:
+    return float(np.percentile(times, 90))
+
+
+def bulk(name: str, tok: toktier.Tokenizer, corpus: str, size: int, total: int) -> str:
+    """``total`` bytes in texts of ``size`` characters, one after another, to numpy arrays."""
+    texts = [corpora.CORPORA[corpus](size, seed) for seed in range(_DISTINCT)]
+    expected = digests(tok, texts)
+    batch = [texts[i % len(texts)] for i in range(-(-total // len(texts[0].encode())))]
+    check(tok.encode_to_numpy(texts[0], backend="jax"), expected[0], corpus)  # compiles
+    taken, found = seconds(lambda: tok.encode_batch_to_numpy(batch, backend="jax"))
+    for number, ids in enumerate(found):
+        check(ids, expected[number % len(texts)], f"{corpus} in bulk, {name}")
+    used = sum(len(text.encode()) for text in batch)
+    return f"{name}, {corpus}: {used / 1e6:,.0f} MB in {len(batch)} texts, {used / taken / 1e9:.3f} GB/s"
+
+
+def show(rows: Sequence[Row]) -> None:
+    lines = [list(HEADINGS), *(row.cells() for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+    for line in lines:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokenizers", nargs="+", default=list(TOKENIZERS))
+    parser.add_argument("--corpora", nargs="+", default=list(CORPORA), choices=list(corpora.CORPORA))
+    parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES), help="characters")
+    parser.add_argument("--repetitions", type=int, default=20)
+    parser.add_argument("--bulk", type=int, default=_BULK, help="bytes; 0 leaves it out")
+    parser.add_argument("--seconds", type=float, default=285, help="no row is begun after so many")
+    parser.add_argument("--quick", action="store_true", help="small texts, one tokenizer, three repetitions")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.tokenizers, arguments.sizes, arguments.repetitions = ["qwen3"], list(QUICK), 3
+        arguments.bulk = 1 << 17
+    began = time.monotonic()
+    facts = machine() | {"jax": jax.__version__, "device": jax.devices()[0].device_kind}
+    for key, value in facts.items():
+        print(f"{key}: {value}")
+    if jax.default_backend() == "cpu":
+        print("NOTE: JAX sees no accelerator; these are times of XLA on the processor")
+    floor = measure_floor()
+    latency = "not measured (no kernel runs here)" if floor.load is None else f"{floor.load * 1e9:.0f} ns"
+    print(f"a launch: {floor.launch * 1e6:.2f} us; a byte moved: {floor.byte * 1e12:.2f} ps; a load: {latency}")
+    rows: list[Row] = []
+    lines: list[str] = []
+    left_out: list[str] = []
+    try:
+        for name in arguments.tokenizers:
+            tok = toktier.load(name)
+            short = Path(name).name.partition(".")[0]
+            for size in arguments.sizes:
+                for corpus in arguments.corpora:
+                    if time.monotonic() - began > arguments.seconds:
+                        left_out.append(f"{short} {corpus} {size:,}")
+                        continue
+                    rows.append(measure(short, tok, corpus, size, arguments.repetitions, floor))
+            if arguments.bulk and time.monotonic() - began <= arguments.seconds:
+                lines.append(bulk(short, tok, arguments.corpora[0], max(arguments.sizes), arguments.bulk))
+    except IdsDiffer as problem:
+        print(f"IDS DIFFER: {problem}")
+        return 1
+    except TokTierError as problem:
+        print(f"error: {problem}")
+        return 2
+    print("\nevery output was compared; medians and P90 of", arguments.repetitions)
+    show(rows)
+    print(*lines, sep="\n")
+    if left_out:
+        print(f"left out, the time being up: {', '.join(left_out)}")
+    if arguments.json:
+        document = {"machine": facts, "floor": asdict(floor), "rows": [asdict(row) for row in rows], "bulk": lines}
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    print(f"took {time.monotonic() - began:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
