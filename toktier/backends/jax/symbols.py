@@ -71,8 +71,21 @@ def stream(data: jax.Array, characters: Characters, begins: jax.Array, part: int
 
     ``part``: of so many symbols are the blocks that are moved together at once; all, if that is the whole size.
     """
-    symbols, present = once(_symbols(data, characters, begins, tables))
-    size, marks = len(data), bits(present)
+    size = len(data)
+
+    def of_ascii() -> tuple[jax.Array, jax.Array]:
+        whole = jnp.asarray(tables.of_character)[characters.point]
+        of_bytes = jnp.asarray(tables.of_byte)[data.astype(jnp.int32)]
+        return jnp.where(whole < 0, of_bytes, whole), jnp.ones(size, jnp.bool_)
+
+    def of_any() -> tuple[jax.Array, jax.Array]:
+        return _symbols(data, characters, begins, tables)
+
+    if part == size:
+        symbols, present = once(of_any())
+    else:
+        symbols, present = lax.cond(jnp.all((data < 0x80) | (data >= PADDING)), of_ascii, of_any)
+    marks = bits(present)
 
     def together() -> tuple[jax.Array, jax.Array]:
         def some(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
