@@ -122,26 +122,6 @@ def test_made_vocabularies(above: int, limit: int) -> None:
     assert touched > len(texts) // 3
 
 
-def test_a_matrix_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every class in turn, as the backend calls them, with smaller classes."""
-    monkeypatch.setattr(pallas_bpe, "SHORT", (4, 8))
-    monkeypatch.setattr(pallas_bpe, "LONG", (128, 256))
-    vocabulary, tables = many()
-    random_ = random.Random(4)
-    texts = [
-        text for above, limit in ((1, 4), (4, 8), (8, 20)) for text in vocabulary.words(random_, above, limit, 40)
-    ]
-    texts = [text for text in texts if len(text) <= 20]
-    matrix = np.full((len(texts), 20), FENCE, np.int32)
-    for row, text in zip(matrix, texts, strict=True):
-        row[: len(text)] = vocabulary.symbols(text)
-    lengths = np.array([len(text) for text in texts], np.int32)
-    merged, counts = jax.jit(partial(pallas_bpe.merge_words, interpret=True))(matrix, lengths, tables)
-    assert merged.shape == matrix.shape
-    for text, row, count in zip(texts, np.asarray(merged), np.asarray(counts), strict=True):
-        assert row[:count].tolist() == vocabulary.right(text), text
-
-
 # --- real vocabularies ----------------------------------------------------------------------------
 
 REAL = ("gpt2", "qwen3", "gpt-oss", "deepseek-v3")

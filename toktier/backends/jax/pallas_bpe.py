@@ -30,7 +30,7 @@ SHORT = (16, 32)
 LONG = (128, 1024, 4096)
 #: Threads of a program, and words, where a word has a thread: one warp, whose threads need not wait for others.
 _LANES = 32
-#: Symbols that a thread of a program for a long word looks after, at least.
+#: Symbols that a thread of a program for a long word looks after.
 _SYMBOLS_PER_THREAD = 4
 #: Look-ups in flight at a time for each word at the start of a program for short words.
 _ROWS = 4
@@ -38,26 +38,6 @@ _ROWS = 4
 _UNKNOWN = -1
 
 Vector = jax.Array
-
-
-def merge_words(
-    symbols: jax.Array, lengths: jax.Array, tables: KernelTables, *, interpret: bool = False
-) -> tuple[jax.Array, jax.Array]:
-    """Merge words until no rule applies.
-
-    ``symbols``: int32 (words, width), the first symbols of a word in each row; ``lengths``: int32 (words,), how
-    many it has.  What lies beyond is not looked at.  Returns the symbols left, and how many they are, of the same
-    shapes; what lies beyond those is without meaning.  ``width`` is at most the last of :data:`LONG`.
-    """
-    words, width = symbols.shape
-    starts = jnp.arange(words, dtype=jnp.int32) * width
-    flat = symbols.ravel()
-    shortest, counts = 1, lengths
-    for limit in (*SHORT, *LONG):
-        if shortest < width:
-            flat, counts = merge_spans(flat, starts, counts, tables, shortest, limit, interpret=interpret)
-        shortest = limit
-    return flat.reshape(words, width), counts
 
 
 def merge_spans(
