@@ -65,10 +65,10 @@ def tokenizers(*names: str) -> list[Any]:
     return [pytest.param(name, marks=() if name in here else absent) for name in names]
 
 
-#: Tokenizers whose pipeline is that of another one in all but the vocabulary.
+#: Tokenizers whose pipeline is much like that of another one.
 _ALIKE = {
     *("cl100k", "deepseek_coder", "deepseek_v4", "glm4_7_flash", "gpt_neox_pii", "llama3_1"),
-    *("mistral_tekken_240911", "o200k", "olmo2_dolma2"),
+    *("mistral_tekken_240911", "o200k", "olmo2_dolma2", "qwen3_5", "claude_old", "starcoder", "minimax_m3"),
 }
 
 

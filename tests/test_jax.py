@@ -62,7 +62,17 @@ def assert_all(name: str, texts: Sequence[str]) -> None:
     assert set(fell_back) <= {LONG}, fell_back
 
 
-# --- every embedded tokenizer ----------------------------------------------------------
+# --- embedded tokenizers ---------------------------------------------------------------
+
+
+@pytest.fixture(
+    params=["gpt2", "qwen3", *(pytest.param(n, marks=pytest.mark.campaign) for n in ("gpt-oss", "deepseek-v3"))],
+    scope="module",
+)
+def embedded(request: pytest.FixtureRequest) -> str:
+    """Two in every run, since each is compiled for each bucket; the others in the campaign."""
+    name: str = request.param
+    return name
 
 
 def test_battery(embedded: str) -> None:
@@ -169,6 +179,7 @@ def another(**options: str) -> Tokenizer:
     return tok
 
 
+@pytest.mark.campaign
 def test_several_buckets() -> None:
     tok = another()
     tok._jax()._buckets = (1 << 10, *SIZES)

@@ -21,7 +21,7 @@ from toktier.backends.jax.tables import NO_RANK, device_tables, find_ranks  # no
 
 
 @pytest.mark.parametrize("density", [0.0, 0.01, 0.3, 0.97, 1.0])
-@pytest.mark.parametrize("size", [32, 2048])
+@pytest.mark.parametrize("size", [pytest.param(32, marks=pytest.mark.campaign), 2048])
 def test_bits(density: float, size: int) -> None:
     random = np.random.default_rng(size)
     marks = random.random(size) < density
