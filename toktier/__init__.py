@@ -73,6 +73,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def load(
     name_or_path: str | os.PathLike[str] = DEFAULT, backend: str = "auto", *, revision: str | None = None
 ) -> Tokenizer:

@@ -89,7 +89,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 def _natural(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
     return int(text)
 
 

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import threading
 import time
 import uuid
+import warnings
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -98,8 +100,12 @@ class SessionStore:
     ----------
     path: a file to keep sessions in, too (SQLite); it is made if it is not there.  Several processes may use it.
     max_bytes, max_disk_bytes: bounds of what is kept in memory and in the file; what was used longest ago goes.
-    ttl: seconds after which a session that nobody used is let go.
+    ttl: seconds after which a session that nobody used is let go, in memory and in the file; None: never.
     clock: seconds since some fixed moment, the same for all processes that use one file.
+
+    A session that was let go begins empty when it is asked for again, so say ``update`` with the full text, which
+    is right in any case, rather than ``append``, where that may have happened.  ``disk_problem`` says why a file
+    is not used, which is also warned about.
 
     As a context manager it is closed at the end.  A store that is not closed is written out when the interpreter
     ends; a process that is killed loses what was not written yet, a fraction of a second's changes.  Sessions in
@@ -114,11 +120,11 @@ class SessionStore:
         *,
         max_bytes: int = 1 << 30,
         max_disk_bytes: int = 8 << 30,
-        ttl: float = 3600.0,
+        ttl: float | None = 3600.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         for name, value in (("max_bytes", max_bytes), ("max_disk_bytes", max_disk_bytes), ("ttl", ttl)):
-            if not value > 0:
+            if value is not None and not value > 0:
                 raise OptionError(f"{name} must be greater than 0, but is {value!r}")
         self._file: SessionFile | None = None
         if path is not None:
@@ -127,7 +133,7 @@ class SessionStore:
                 raise OptionError(f"{file} cannot be a file: it is a folder, or its folder does not exist")
             self._file = SessionFile(file, max_disk_bytes)
         self._max_bytes = max_bytes
-        self._ttl = ttl
+        self._ttl = math.inf if ttl is None else ttl
         self._clock = clock
         self._closed = False
         self._disk_problem: str | None = None
@@ -433,6 +439,7 @@ class SessionStore:
         except UnusableFile as problem:
             self._disk_problem = str(problem)
             self._count("disk_errors")
+            warnings.warn(f"sessions are kept in memory only: {problem}", RuntimeWarning, stacklevel=2)
         except TROUBLE:
             self._count("disk_errors")
 
