@@ -592,6 +592,9 @@ def test_a_killed_process_loses_the_unwritten_tail_at_most(path: Path, after: fl
 
 TENANT = """
 import sys, toktier, random
+
+pytestmark = pytest.mark.filterwarnings("ignore:sessions are kept in memory only:RuntimeWarning")
+
 path, number = sys.argv[1:]
 tok = toktier.load("qwen3")
 print("ready", flush=True)
