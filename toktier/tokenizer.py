@@ -66,7 +66,7 @@ SPECIAL = ("encode", "text", "raise")
 #: ``auto`` takes the ``numpy`` backend for texts of at least this many characters.
 _LONG_TEXT = 12_000
 #: After a warm-up on an accelerator ``auto`` takes the ``jax`` backend for texts of at least this many characters,
-#: unless told otherwise; below, the ``python`` and ``numpy`` backends need less time than its launches.
+#: unless told otherwise (``warmup``).
 _DEVICE_FROM = 1 << 17
 #: Characters that are encoded in one go.  Longer texts are cut at safe places, into parts that are worth a
 #: thread and whose arrays stay in the processor's cache.
