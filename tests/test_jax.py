@@ -144,6 +144,7 @@ def test_battery_campaign(name: str, seed: int) -> None:
 # --- the form for a GPU -----------------------------------------------------------------
 
 
+@pytest.mark.campaign
 def test_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same by kernels, interpreted."""
     tok = Tokenizer(engine("gpt2")._artifact)

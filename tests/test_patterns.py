@@ -372,6 +372,7 @@ def test_random_patterns_campaign(seed: int) -> None:
     fuzz(seed, wanted=1_000, depth=1 + seed % 2)
 
 
+@pytest.mark.campaign
 def test_over_a_hundred_atoms() -> None:
     """Atoms and their twins before a cut of an earlier stage share a byte."""
     letters = [chr(0x4E00 + i) for i in range(120)]

@@ -30,6 +30,8 @@ from toktier.sessions.persistence import Change, DamagedRecord, Head, SessionFil
 from toktier.sessions.store import SessionStore
 from toktier.sessions.text import BlockText
 
+pytestmark = pytest.mark.filterwarnings("ignore:sessions are kept in memory only:RuntimeWarning")
+
 NAME = "qwen3"
 TOK = engine(NAME)
 
@@ -592,8 +594,6 @@ def test_a_killed_process_loses_the_unwritten_tail_at_most(path: Path, after: fl
 
 TENANT = """
 import sys, toktier, random
-
-pytestmark = pytest.mark.filterwarnings("ignore:sessions are kept in memory only:RuntimeWarning")
 
 path, number = sys.argv[1:]
 tok = toktier.load("qwen3")

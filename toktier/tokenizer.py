@@ -895,15 +895,16 @@ class _own_errors:
 # --- instances ------------------------------------------------------------------------
 
 _KEPT = 8
-_instances: OrderedDict[tuple[str, Path | None], Tokenizer] = OrderedDict()
+_instances: OrderedDict[tuple[str, str, Path | None], Tokenizer] = OrderedDict()
 
 
 def instance(artifact: Artifact) -> Tokenizer:
     """The tokenizer of an artifact, with the ``auto`` backend; the last few are kept.
 
-    They are told apart by fingerprint and folder: one ``tokenizer.json`` may lie beside several chat templates.
+    They are told apart by fingerprint, name and folder: one ``tokenizer.json`` may be loaded by several names, and
+    lie beside several chat templates.
     """
-    key = artifact.fingerprint, artifact.folder
+    key = artifact.fingerprint, artifact.name, artifact.folder
     found = _instances.get(key)
     if found is None:
         found = _instances[key] = Tokenizer(artifact)

@@ -20,7 +20,7 @@ witness (:mod:`~toktier.certificates.witness`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,16 @@ def derive_relation(machines: Sequence[Machine], atoms: int) -> Relation:
     """
     if not machines:  # the whole text is one piece
         return Relation(np.zeros((atoms, atoms), np.bool_), np.zeros((atoms, atoms), np.bool_), 1)
-    graph = positions(machines, atoms)
+    # atoms that no oracle tells apart are one: the walks know of them only through the oracles
+    columns = np.concatenate([machine.oracle[:, :atoms] for machine in machines])
+    _, first, kind = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+    reduced = [replace(m, oracle=np.ascontiguousarray(m.oracle[:, [*first, atoms]])) for m in machines]
+    found = _decided(positions(reduced, len(first)))
+    every = np.ix_(kind, kind)
+    return Relation(found.restarts[every], found.closes[every], found.states)
+
+
+def _decided(graph: Positions) -> Relation:
     arriving, leaving = arriving_atoms(graph), leaving_atoms(graph)
     wrong = _compose(arriving[~graph.begins].T, leaving[~graph.begins])
     wrong |= _right_side(graph, arriving, ~wrong)
