@@ -6,7 +6,7 @@ the spec, the two states of each machine, whether a piece begins, and whether th
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeVar
@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from spec import FAMILIES, Family
 from spec.family import states_after, states_before
 from toktier.certificates.relation import Relation, derive_relation
-from toktier.patterns.machine import Machine
+from toktier.certificates.tracing import run_machines
 
 from .families import subject_of
 from .stages import Stages
@@ -60,7 +60,7 @@ def explain(family: str | Family[L, R], text: str) -> list[Row]:
     atoms = stages.read(text)
     classes = [subject.classes[atom] for atom in atoms]
     befores, afters = states_before(family, classes), states_after(family, classes)
-    walks, oracles, begins = _run(stages.machines, atoms)
+    walks, oracles, begins = run_machines(stages.machines, atoms)
     relation = _relation(stages)
     rows: list[Row] = []
     for i, atom in enumerate(atoms):
@@ -89,23 +89,3 @@ def explain(family: str | Family[L, R], text: str) -> list[Row]:
 @lru_cache(maxsize=16)
 def _relation(stages: Stages) -> Relation:
     return derive_relation(stages.machines, stages.atoms.count)
-
-
-def _run(machines: Sequence[Machine], atoms: Sequence[int]) -> tuple[list[list[int]], list[list[int]], list[bool]]:
-    """Each stage's walk states before the characters, its oracle's at them, and where pieces begin."""
-    count = len(atoms)
-    walks: list[list[int]] = []
-    oracles: list[list[int]] = []
-    cut = [False] * count + [True]  # where a stage so far begins a piece, or the text ends
-    for machine in machines:
-        oracle, walk = [0] * (count + 1), [0] * (count + 1)
-        for i in reversed(range(count)):
-            oracle[i] = int(machine.oracle[0 if cut[i + 1] else oracle[i + 1], atoms[i]])
-        earlier = cut.copy()
-        for i in range(count):
-            walk[i] = 0 if earlier[i] else walk[i]
-            walk[i + 1] = int(machine.walk[walk[i], oracle[i]])
-            cut[i] = walk[i + 1] >= machine.first
-        walks.append(walk[:count])
-        oracles.append(oracle[:count])
-    return walks, oracles, cut[:count]

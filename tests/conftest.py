@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -101,3 +102,16 @@ def embedded(request: pytest.FixtureRequest) -> str:
     """The name of each embedded tokenizer in turn."""
     name: str = request.param
     return name
+
+
+def in_child(work: Callable[[], None]) -> None:
+    """Run ``work`` in a forked child; what it raises fails the test."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0

@@ -412,6 +412,6 @@ def test_parts_are_cut(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one text by luck: there are edges about every ``_PART`` characters."""
     monkeypatch.setattr(toktier.tokenizer, "_PART", 700)
     text = real_text(2, 3_000)
-    edges = engine(name)._edges(text)
+    edges = engine(name)._cuts.parts(text, toktier.tokenizer._PART)
     assert len(edges) > len(text) / 1_000
     assert edges[0] == 0 and edges[-1] == len(text) and edges == sorted(set(edges))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import small
-from conftest import reference, tokenizers
+from conftest import in_child, reference, tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 from judge import as_text, engine
@@ -595,19 +595,6 @@ def test_one_busy_session_keeps_nobody_waiting() -> None:
 
 
 # --- forks -------------------------------------------------------------------------------
-
-
-def in_child(work: Callable[[], None]) -> None:
-    """Run ``work`` in a forked child; what it raises fails the test."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

@@ -10,14 +10,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, reference
+from conftest import ROOT, in_child, reference
 from hypothesis import given
 from hypothesis import strategies as st
 from judge import as_text, engine
@@ -634,17 +634,6 @@ def test_processes_share_one_file(path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_both_sides_of_a_fork_write(path: Path) -> None:
-    def in_child(work: Callable[[], None]) -> None:
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                work()
-                status = 0
-            finally:
-                os._exit(status)
-        assert os.waitpid(child, 0)[1] == 0
-
     store = SessionStore(path)
     base = transcript(5, 3_000)
     store.encode(TOK, base, "shared")

@@ -542,8 +542,7 @@ class Tokenizer:
     @cached_property
     def _cuts_and_ends(self) -> Cuts:
         """The same and the ends of added tokens; for texts in which special tokens count."""
-        literals = literals_of(self._compiled.pipeline, self._compiled.inert)
-        return Cuts(self._compiled.certificate, literals, literals.sure())
+        return self._cuts.with_token_ends()
 
     def _encode_part(
         self, text: str, special: Special, backend: str | None = None, *, continuing: bool
@@ -597,15 +596,6 @@ class Tokenizer:
         found = self._cuts.near(text, wanted, start, len(text)) if wanted < len(text) else None
         return len(text) if found is None else found
 
-    def _edges(self, text: str) -> list[int]:
-        """Where to cut a long text into parts, its two ends included."""
-        edges = [0]
-        while len(text) - edges[-1] > _PART + _PART // 4:
-            edges.append(self._cut(text, edges[-1], edges[-1] + _PART))
-        if edges[-1] < len(text):
-            edges.append(len(text))
-        return edges
-
     def _model_ids(
         self,
         text: str,
@@ -630,7 +620,7 @@ class Tokenizer:
             start, stop = span
             return encode(text[start:stop], continuing or start > 0)
 
-        return np.concatenate(map_parts(encode_span, list(pairwise(self._edges(text))), threads))
+        return np.concatenate(map_parts(encode_span, list(pairwise(self._cuts.parts(text, _PART))), threads))
 
     def _device_ids(self, text: str, special: Special, continuing: bool) -> NDArray[np.uint32]:
         """The same by the ``jax`` backend; texts that are too large for it are halved."""
@@ -645,7 +635,7 @@ class Tokenizer:
 
     def _reference_ids(self, text: str, special: Special, threads: int | None) -> NDArray[np.uint32]:
         """The model's ids by the reference, on all cores where the text can be cut."""
-        edges = [0, len(text)] if threads == 1 or usable_cores() < 2 else self._edges(text)
+        edges = [0, len(text)] if threads == 1 or usable_cores() < 2 else self._cuts.parts(text, _PART)
         if len(edges) < 3:
             return self._reference.model_ids(text, special)
         return np.concatenate(self._reference.model_batch([text[a:b] for a, b in pairwise(edges)], special))

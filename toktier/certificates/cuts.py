@@ -42,6 +42,10 @@ class Cuts:
         self._class_of = certificate.class_of
         self._ascii = certificate.class_of[:256].tobytes().ljust(256, b"\0")
 
+    def with_token_ends(self) -> Cuts:
+        """These and the ends of the added tokens that are sure to be found."""
+        return Cuts(self._certificate, self._literals, self._literals.sure())
+
     def last(self, text: str, low: int, high: int, closes: bool = False) -> int | None:
         """The last certified cut p with ``low < p < high``, or None."""
         if self.refusal is not None:
@@ -88,6 +92,16 @@ class Cuts:
         if found is None:
             found = self.last(text, low, min(place, high), True)
         return self.first(text, max(low, place - 1), high, True) if found is None else found
+
+    def parts(self, text: str, size: int) -> list[int]:
+        """Where to cut a text into parts of about ``size`` characters, at cuts that close; with its two ends."""
+        edges = [0]
+        while len(text) - edges[-1] > size + size // 4:
+            found = self.near(text, edges[-1] + size, edges[-1], len(text))
+            if found is None:
+                break
+            edges.append(found)
+        return [*edges, len(text)]
 
     def all(self, text: str, closes: bool = False) -> NDArray[np.int64]:
         """All certified cuts, int64, ascending."""

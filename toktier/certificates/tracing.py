@@ -66,7 +66,7 @@ def trace(tokenizer: Tokenizer, text: str) -> list[Step]:
                 add(char, None, (), (), place == 0)
             return
         read = atoms.of_code_point[[ord(char) for char in gap]].tolist()
-        walks, oracles, begins = _run(machines, read)
+        walks, oracles, begins = run_machines(machines, read)
         for i, atom in enumerate(read):
             walk, oracle = tuple(states[i] for states in walks), tuple(states[i] for states in oracles)
             add(gap[i], atom, walk, oracle, begins[i])
@@ -94,7 +94,9 @@ def _cuts(tokenizer: Tokenizer, text: str, unchanged: bool) -> dict[int, Literal
     return found
 
 
-def _run(machines: Sequence[Machine], atoms: Sequence[int]) -> tuple[list[list[int]], list[list[int]], list[bool]]:
+def run_machines(
+    machines: Sequence[Machine], atoms: Sequence[int]
+) -> tuple[list[list[int]], list[list[int]], list[bool]]:
     """Each stage's walk states before the characters, its oracle's at them, and where pieces begin."""
     count = len(atoms)
     walks: list[list[int]] = []

@@ -57,38 +57,27 @@ class Engine:
         """The same for a stretch that may be long."""
         if len(text) < 2 * EVERY:
             return Window(self, text, self.encode(text, at_start), NO_ANCHORS)
-        edges = self._edges(text, PART)
+        edges = self.cuts.parts(text, PART)
         if (
             self.widths is not None
         ):  # anchors within parts that the normalizer changes are the ends of shorter ones
-            edges = [
-                start + edge
-                for start, stop in pairwise([*edges, len(text)])
-                for edge in self._edges(
-                    text[start:stop], PART if self._leaves_alone(text[start:stop]) else _CHANGED
-                )
-            ]
+            finer = [0]
+            for start, stop in pairwise(edges):
+                part = text[start:stop]
+                size = PART if self._leaves_alone(part) else _CHANGED
+                finer += [start + edge for edge in self.cuts.parts(part, size)[1:]]
+            edges = finer
         self.characters += len(text)
-        parts = [(text[start:stop], at_start and not start) for start, stop in pairwise([*edges, len(text)])]
+        parts = [(text[start:stop], at_start and not start) for start, stop in pairwise(edges)]
         encoded = map_parts(self._encode_part, parts, None)
         begins = np.cumsum([0, *map(len, encoded)])[:-1].tolist()
         places, tokens = [], []
-        for start, token, (part, _), ids in zip(edges, begins, parts, encoded, strict=True):
+        for start, token, (part, _), ids in zip(edges[:-1], begins, parts, encoded, strict=True):
             inside = self._inside(part, ids)
             places += [np.array([start]), inside.positions + start]
             tokens += [np.array([token]), inside.tokens + token]
         anchors = Anchors(np.concatenate(places)[1:], np.concatenate(tokens)[1:])
         return Window(self, text, np.concatenate(encoded), anchors)
-
-    def _edges(self, text: str, size: int) -> list[int]:
-        """Where parts of about ``size`` characters begin, at cuts that close."""
-        edges = [0]
-        while len(text) - edges[-1] > size + size // 4:
-            found = self.cuts.near(text, edges[-1] + size, edges[-1], len(text))
-            if found is None:
-                break
-            edges.append(found)
-        return edges
 
     def _encode_part(self, part: tuple[str, bool]) -> NDArray[np.uint32]:
         text, at_start = part
