@@ -35,6 +35,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import cache
+from itertools import accumulate
 from typing import TypeAlias
 
 import numpy as np
@@ -206,20 +207,17 @@ class _Form:
         if not len(active):
             return segments
 
-        # Maximal runs of active characters, cut where a segment begins ...
-        ends = np.cumsum(np.fromiter(map(len, segments), np.int64, len(segments)))
-        begins = np.concatenate(([0], ends[:-1]))
+        # Runs of active characters, cut where a segment begins, each with the inert character before it, with
+        # which it may compose.
+        ends = [*accumulate(map(len, segments))]
+        begins = [0, *ends]
         owner = np.searchsorted(ends, active, side="right")
-        first = np.flatnonzero(np.diff(active, prepend=-2) + np.diff(owner, prepend=-1) > 1)
-        starts, owners = active[first], owner[first]
-        stops = active[np.concatenate((first[1:], [len(active)])) - 1] + 1
-        # ... and widened by the inert character before, with which they may compose.
-        if self._composing:
-            starts = np.maximum(starts - 1, begins[owners])
-        apart = (starts[1:] - stops[:-1] > _MERGE_GAP) | (owners[1:] != owners[:-1])
-        left = np.concatenate(([True], apart))
-        right = np.concatenate((apart, [True]))
-        bounds = list(zip(owners[left].tolist(), starts[left].tolist(), stops[right].tolist(), strict=True))
+        apart = active[1:] - active[:-1] > 1 + self._composing + _MERGE_GAP
+        apart |= owner[1:] != owner[:-1]
+        last = np.append(np.flatnonzero(apart), len(active) - 1)
+        first = np.append(0, last[:-1] + 1)
+        spans = zip(owner[first].tolist(), active[first].tolist(), active[last].tolist(), strict=True)
+        bounds = [(own, max(start - self._composing, begins[own]), stop + 1) for own, start, stop in spans]
         fresh = self._run([text[start:stop] for _, start, stop in bounds])
 
         # Put the stretches back, segment by segment.
@@ -231,7 +229,7 @@ class _Form:
                 if current >= 0:
                     pieces.append(text[position : ends[current]])
                     result[current] = "".join(pieces)
-                pieces, position, current = [], int(begins[segment]), segment
+                pieces, position, current = [], begins[segment], segment
             pieces += (text[position:start], new)
             position = stop
         pieces.append(text[position : ends[current]])

@@ -17,13 +17,13 @@ from ..bpe.memo import Memo
 from ..bpe.pieces import PieceEncoder
 from ..compiled import Split
 from ..patterns.stand_in import STAND_IN
-from ..segments import NO_POSITIONS, PreparedText
+from ..segments import NO_IDS, NO_POSITIONS, PreparedText
 from .splitting import Splitting
 
 #: For texts of at least this many characters the pieces are found on arrays, as the ``numpy`` backend does: three
 #: times as fast as the pattern, which stays the way for short texts and for :meth:`PythonBackend.piece_starts`.
 _LONG = 1 << 15
-#: Shorter texts are not cut at barriers.
+#: With fewer characters that are not ASCII, a text is not cut at barriers.
 _WORTH = 40
 
 
@@ -66,24 +66,28 @@ class PythonBackend:
 
         Where that pays, pieces are cut further at ``barriers``.
         """
-        stand_in, points = self._stand_in(text.text)
+        stand_in, points, wide = self._stand_in(text.text)
         further: list[int] = []
-        if points is not None and barriers is not None and len(points) >= _WORTH:
+        if barriers is not None and len(wide) > max(_WORTH, len(text.text) // 4):
             further = barriers.find(points).tolist()
         pieces: list[str] = []
         before: list[int] = []
         starts, stops = [0, *text.stops.tolist()], [*text.starts.tolist(), len(text.text)]
         for start, stop in zip(starts, stops, strict=True):
             found = self._cut(stand_in, start, stop)
-            if stand_in is not text.text:
+            if wide:
                 ends = list(accumulate(map(len, found), initial=start))
-                if points is not None:
-                    inside = further[bisect_right(further, start) : bisect_left(further, stop)]
-                    ends = sorted({*ends, *inside}) if inside else ends
+                inside = further[bisect_right(further, start) : bisect_left(further, stop)]
+                if inside:
+                    ends = sorted({*ends, *inside})
                     found = [text.text[a:b] for a, b in pairwise(ends)]
                 else:
-                    for i in [i for i, piece in enumerate(found) if not piece.isascii()]:
-                        found[i] = text.text[ends[i] : ends[i + 1]]
+                    done = start
+                    for at in wide[bisect_left(wide, start) : bisect_left(wide, stop)]:
+                        if at >= done:
+                            i = bisect_right(ends, at)
+                            done = ends[i]
+                            found[i - 1] = text.text[ends[i - 1] : done]
             pieces += found
             before.append(len(pieces))
         return pieces, before[:-1]
@@ -102,15 +106,18 @@ class PythonBackend:
         spans = zip(starts[kept].tolist(), stops[kept].tolist(), strict=True)
         return [text.text[a:b] for a, b in spans], (added - np.arange(len(added))).tolist()
 
-    def _stand_in(self, text: str) -> tuple[str, NDArray[np.uint32] | None]:
-        """What the patterns run over (:mod:`toktier.patterns.stdlib`), and code points if many are not ASCII."""
+    def _stand_in(self, text: str) -> tuple[str, NDArray[np.uint32], list[int]]:
+        """What the patterns run over (:mod:`toktier.patterns.stand_in`), and where it is not the text itself.
+
+        With the latter come the code points of the text; there are none of either for an ASCII text.
+        """
         if text.isascii():
-            return text, None
+            return text, NO_IDS, []
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         wide = np.flatnonzero(points >= STAND_IN)
         codes = points.astype(np.uint8)
         codes[wide] = self._split.atom_of[points[wide]] + np.uint8(STAND_IN)
-        return codes.tobytes().decode("latin-1"), points if len(wide) > len(text) // 4 else None
+        return codes.tobytes().decode("latin-1"), points, wide.tolist()
 
     def _cut(self, text: str, start: int, stop: int) -> list[str]:
         """Pieces of ``text[start:stop]``: each stage cuts the pieces of the one before."""

@@ -44,11 +44,13 @@ class Memo:
         found = list(map(self._known.get, pieces))
         if all(found):
             return found  # type: ignore[return-value]  # no None is true
-        unknown = [piece for piece, ids in zip(pieces, found, strict=True) if ids is None]
-        distinct = list(dict.fromkeys(unknown))
+        unknown = [at for at, ids in enumerate(found) if ids is None]
+        distinct = list(dict.fromkeys([pieces[at] for at in unknown]))
         fresh = dict(zip(distinct, self._encode(distinct), strict=True))
         self._remember(fresh)
-        return [fresh[piece] if ids is None else ids for piece, ids in zip(pieces, found, strict=True)]
+        for at in unknown:
+            found[at] = fresh[pieces[at]]
+        return found  # type: ignore[return-value]
 
     def _remember(self, fresh: dict[str, bytes]) -> None:
         if max(map(len, fresh), default=0) > _LONGEST:
