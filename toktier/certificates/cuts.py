@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bpe.hashing import ABSENT, pair_table
 from .barriers import CODE_POINT_BITS
 from .certificate import ASK, CLOSES, ENDS, RESTARTS, Certificate
-from .literals import Literals, beginnings, goes_on, inner_pairs, lies_across, splits
+from .literals import Literals, Splits, beginnings, goes_on, inner_pairs, lies_across, splits
 
 #: Characters that are looked at one by one before arrays take over, and in the first of these; each next one is
 #: as many times longer.
 _NEAR, _BLOCK, _GROWTH = 48, 512, 8
+_CODE_POINTS = 0x110000
 
 
 class Cuts:
@@ -196,7 +198,7 @@ class Cuts:
         return frozenset(beginnings(self._literals.normalized))
 
     @cached_property
-    def _splits(self) -> dict[str, dict[str, tuple[str, ...]]]:
+    def _splits(self) -> dict[str, Splits]:
         return splits(self._literals.given)
 
     @cached_property
@@ -235,60 +237,102 @@ class Cuts:
         return places
 
 
+# What a character may be a part of, as bits; those for the right one of two are twice those for the left one.
+_ADJACENT, _BLOCKED, _LITERAL, _LAST = np.array((1, 4, 16, 32), np.uint8)
+_POINT = np.uint64((1 << CODE_POINT_BITS) - 1)
+
+
 class _Sieve:
-    """Decides about many places by the two characters there, as far as these are enough."""
+    """Decides about many places by the two characters there, as far as these are enough.
+
+    Of most places one of the two says that nothing is to be feared; the pairs of the others are looked up.
+    """
 
     def __init__(self, certificate: Certificate, literals: Literals) -> None:
         self._mapped = certificate.mapped
-        self._adjacent = _CodeSet(certificate.adjacent.astype(np.int64))
+        left = (certificate.adjacent >> np.uint64(CODE_POINT_BITS)).astype(np.uint32)
+        right = (certificate.adjacent & _POINT).astype(np.uint32)
+        self._adjacent = pair_table(left, right, _CODE_POINTS)
         contents = [token.content for token in literals.given]
-        self._second = _CodeSet(_packed({content[:2] for content in contents if len(content) > 1}))
-        self._later = _CodeSet(_packed({c[i : i + 3] for c in contents for i in range(len(c) - 2)}))
-        self._blocked = _CodeSet(_packed(inner_pairs(literals.normalized)))
-        last = {token.content[-1] for token in (*literals.given, *literals.normalized)}
-        self._last = np.array(sorted(map(ord, last)), np.int64) if certificate.prefix else None
+        # a token's characters up to the one behind the place: all, if one or two of them stand before it, or four
+        self._begun = [_CodeSet({content[: n + 1] for content in contents if len(content) > n}) for n in (1, 2)]
+        self._under_way = _CodeSet({c[i : i + 4] for c in contents for i in range(len(c) - 3)})
+        blocked = inner_pairs(literals.normalized)
+        self._blocked = _CodeSet(blocked)
+
+        self._flags = flags = np.zeros(_CODE_POINTS, np.uint8)
+        flags[left] |= _ADJACENT
+        flags[right] |= 2 * _ADJACENT
+        flags[[ord(pair[0]) for pair in blocked]] |= _BLOCKED
+        flags[[ord(pair[1]) for pair in blocked]] |= 2 * _BLOCKED
+        for code, normal in self._mapped.tolist():
+            flags[code] = flags[normal]
+        flags[[*map(ord, {char for content in contents for char in content})]] |= _LITERAL
+        self._ended = []
+        if certificate.prefix:
+            flags[[*map(ord, {token.content[-1] for token in literals.normalized})]] |= _LAST
+            self._ended = [
+                _CodeSet({c[-n:] for c in contents if len(c) >= n and n in (3, len(c))}) for n in (1, 2, 3)
+            ]
 
     def sift(
         self, text: str, places: NDArray[np.int64], entries: NDArray[np.uint8], bits: int
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which places certainly hold, and which need a look at what lies around them."""
         points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-        before, behind = points[places - 1].astype(np.int64), points[places].astype(np.int64)
-        pairs = before << CODE_POINT_BITS | behind
-        # a token may lie across if it begins with the pair, or goes on with it after the character before
-        asked = self._second.has(pairs)
-        asked |= self._later.has(points[np.maximum(places - 2, 0)].astype(np.int64) << 2 * CODE_POINT_BITS | pairs)
-        if self._last is not None:
-            asked |= np.isin(before, self._last)
-        for code, normal in self._mapped.tolist():
-            before[before == code] = normal
-            behind[behind == code] = normal
-        pairs = before << CODE_POINT_BITS | behind
-        holds = ~self._adjacent.has(pairs) & (entries & np.uint8(bits) & ~ENDS != 0)
-        asked |= self._blocked.has(pairs)
-        asked |= (entries & CLOSES == 0) & (entries & RESTARTS != 0)  # an added token behind may matter
+        before, behind = points.take(places - 1), points.take(places)
+        flags, right = self._flags.take(before, mode="clip"), self._flags.take(behind, mode="clip")
+        flags &= right >> 1 & (_ADJACENT | _BLOCKED) | (_LITERAL if self._ended else right & _LITERAL) | _LAST
+        holds = entries & np.uint8(bits) & ~ENDS != 0
+        asked = (entries & CLOSES == 0) & (entries & RESTARTS != 0)  # an added token behind may matter
+        asked |= flags & _LAST != 0
+        literal = np.flatnonzero(flags & _LITERAL)
+        if len(literal):
+            # one lies across that has begun one or two characters before the place, or is farther under way
+            at = places[literal]
+            windows = [points.take(np.maximum(at - back, 0)) for back in range(3, -1, -1)]
+            across = self._under_way.has(*windows)
+            across |= self._begun[0].has(*windows[2:]) | self._begun[1].has(*windows[1:])
+            for size, ended in enumerate(self._ended, 1):
+                across |= ended.has(*windows[3 - size : 3])
+            asked[literal[across]] = True
+        suspect = np.flatnonzero(flags & (_ADJACENT | _BLOCKED))
+        if len(suspect):
+            before, behind = before[suspect], behind[suspect]
+            for code, normal in self._mapped.tolist():
+                before[before == code] = normal
+                behind[behind == code] = normal
+            asked[suspect[self._blocked.has(before, behind)]] = True
+            holds[suspect[self._adjacent.find(before, behind) != ABSENT]] = False
         asked &= holds
         asked |= entries & np.uint8(bits) & ENDS != 0
         return holds, asked
 
 
 class _CodeSet:
-    """A set of packed code points that is asked about many at once."""
+    """A set of strings of up to four characters, all of one length, that is asked about many at once.
+
+    Of four characters the first may be taken for another one, now and then.
+    """
 
     _BITS = 20
 
-    def __init__(self, codes: NDArray[np.int64]) -> None:
-        self._codes = np.sort(codes)
+    def __init__(self, strings: Collection[str]) -> None:
+        size = max(map(len, strings), default=0)
+        joined = np.array([*map(ord, "".join(strings))], np.uint32).reshape(len(strings), size)
+        self._codes = np.sort(_packed(joined.T)) if size else np.empty(0, np.int64)
         self._maybe = np.zeros(1 << self._BITS, np.bool_)
-        self._maybe[self._hash(codes)] = True
+        self._maybe[self._hash(self._codes)] = True
 
     def _hash(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         mixed: NDArray[np.int64] = (codes ^ codes >> 15 ^ codes >> 31) & np.int64((1 << self._BITS) - 1)
         return mixed
 
-    def has(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def has(self, *characters: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """Whether strings, given by their first code points, their second and so on, are in the set."""
         if not len(self._codes):
-            return np.zeros(len(codes), np.bool_)
+            return np.zeros(len(characters[0]), np.bool_)
+        codes = _packed(characters)
         found = self._maybe[self._hash(codes)]
         likely = np.flatnonzero(found)
         place = np.searchsorted(self._codes, codes[likely])
@@ -296,13 +340,10 @@ class _CodeSet:
         return found
 
 
-def _packed(strings: Iterable[str]) -> NDArray[np.int64]:
-    """Two or three characters each, as one number."""
-    return np.array([_number(string) for string in strings], np.int64)
-
-
-def _number(string: str) -> int:
-    code = 0
-    for char in string:
-        code = code << CODE_POINT_BITS | ord(char)
-    return code
+def _packed(characters: Iterable[NDArray[np.uint32]]) -> NDArray[np.int64]:
+    """Strings as one number each."""
+    first, *others = characters
+    codes = first.astype(np.int64)
+    for other in others:
+        codes = codes << CODE_POINT_BITS ^ codes >> 2 * CODE_POINT_BITS ^ other
+    return codes

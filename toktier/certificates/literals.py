@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,17 +101,18 @@ def inner_pairs(tokens: Iterable[AddedToken]) -> frozenset[str]:
     return frozenset(t.content[i : i + 2] for t in tokens for i in range(len(t.content) - 1))
 
 
-def splits(tokens: Iterable[AddedToken]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """How tokens may lie across a place, by the two characters there.
+#: Parts of tokens up to a place, by their lengths, and for each the parts that go on from there.
+Splits: TypeAlias = dict[int, dict[str, list[str]]]
 
-    For a pair of characters: the parts of tokens up to the place, and for each the parts that go on from it.
-    """
-    found: dict[str, dict[str, list[str]]] = {}
+
+def splits(tokens: Iterable[AddedToken]) -> dict[str, Splits]:
+    """How tokens may lie across a place, by the two characters there."""
+    found: dict[str, Splits] = {}
     for token in tokens:
         for at in range(1, len(token.content)):
-            pair = token.content[at - 1 : at + 1]
-            found.setdefault(pair, {}).setdefault(token.content[:at], []).append(token.content[at:])
-    return {pair: {left: tuple(rights) for left, rights in parts.items()} for pair, parts in found.items()}
+            left, right = token.content[:at], token.content[at:]
+            found.setdefault(left[-1] + right[0], {}).setdefault(at, {}).setdefault(left, []).append(right)
+    return found
 
 
 def beginnings(tokens: Iterable[AddedToken]) -> dict[str, tuple[str, ...]]:
@@ -121,7 +123,7 @@ def beginnings(tokens: Iterable[AddedToken]) -> dict[str, tuple[str, ...]]:
     return {first: tuple(contents) for first, contents in found.items()}
 
 
-def goes_on(text: str, place: int, contents: tuple[str, ...]) -> bool:
+def goes_on(text: str, place: int, contents: Sequence[str]) -> bool:
     """Whether ``text`` goes on at ``place`` with one of ``contents``, or might if there were more of it."""
     rest = len(text) - place
     return any(
@@ -130,6 +132,10 @@ def goes_on(text: str, place: int, contents: tuple[str, ...]) -> bool:
     )
 
 
-def lies_across(text: str, place: int, parts: dict[str, tuple[str, ...]]) -> bool:
+def lies_across(text: str, place: int, parts: Splits) -> bool:
     """Whether a token lies across ``place``, or would if the text went on; ``parts``: see :func:`splits`."""
-    return any(text.endswith(left, 0, place) and goes_on(text, place, rights) for left, rights in parts.items())
+    for length, lefts in parts.items():
+        rights = lefts.get(text[max(0, place - length) : place])
+        if rights is not None and goes_on(text, place, rights):
+            return True
+    return False
