@@ -15,6 +15,7 @@ import pytest
 from conftest import ROOT, SHARED, artifact
 from tokenizers import AddedToken, Tokenizer
 
+from toktier import side_files
 from toktier.errors import ArtifactError, OptionError, UnknownTokenizerError
 from toktier.registry import DEFAULT, embedded_names, resolve
 
@@ -261,6 +262,19 @@ def test_a_directory_that_adds_nothing_is_its_file(side_files: dict[str, Any], t
     path = folder(tmp_path / "model", data, **side_files)
     assert resolve(path) == resolve(path / "tokenizer.json")
     assert resolve(path).read() == data
+
+
+def test_a_directory_is_merged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKTIER_CACHE_DIR", str(tmp_path / "cache"))
+    data = tokenizer_json(token("<a>", "special"))
+    path = folder(tmp_path / "model", data, tokenizer_config={"bos_token": "<b>"})
+    first = resolve(path)
+    plain = resolve(folder(tmp_path / "plain", data))
+    with monkeypatch.context() as context:
+        context.setattr(side_files, "parse_document", lambda *_: pytest.fail("parsed again"))
+        assert resolve(path) == first != resolve(tmp_path / "plain") == plain
+    other = resolve(folder(tmp_path / "other", data, tokenizer_config={"bos_token": "<c>"}))
+    assert "<c>" in other.read().decode() and "<b>" not in other.read().decode()
 
 
 def test_merging_keeps_every_other_byte(tmp_path: Path) -> None:

@@ -11,16 +11,23 @@ may name literals that ``tokenizer.json`` lacks, or give them other flags.
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from . import cache
 from .artifact import parse_document, parse_object
+from .backends.reference import engine_version
 from .errors import ArtifactError
 
 if TYPE_CHECKING:
     from tokenizers import AddedToken
+
+#: To be raised when the rules below change: what they gave before is kept on disk.
+_FORMAT = 1
 
 CONFIG = "tokenizer_config.json"
 ADDED_TOKENS = "added_tokens.json"
@@ -42,6 +49,23 @@ def merge(data: bytes, side_files: Mapping[str, bytes], where: str) -> bytes:
     other byte kept.  Raises :class:`~toktier.errors.ArtifactError` for files that are
     damaged or that the reference or ``transformers`` would reject.
     """
+    digest = hashlib.sha256()
+    for part in (data, *itertools.chain.from_iterable((n.encode(), c) for n, c in sorted(side_files.items()))):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    key = f"added tokens {_FORMAT} tokenizers {engine_version()} {digest.hexdigest()}"
+    found = cache.load(key)
+    if found is None:
+        entries = _all_added_tokens(data, side_files, where)
+        cache.store(key, {"added_tokens": entries}, {})
+    else:
+        entries = found.header["added_tokens"]
+    if entries is None:
+        return data
+    return _replace_added_tokens(data.decode("utf-8"), json.dumps(entries, ensure_ascii=False)).encode("utf-8")
+
+
+def _all_added_tokens(data: bytes, side_files: Mapping[str, bytes], where: str) -> list[dict[str, Any]] | None:
+    """What ``added_tokens`` is to be, or None if it is so already."""
     from tokenizers import Tokenizer
 
     document = parse_document(data, f"{where}/tokenizer.json")
@@ -54,18 +78,15 @@ def merge(data: bytes, side_files: Mapping[str, bytes], where: str) -> bytes:
             f"({type(problem).__name__}: {problem}); correct them, or load the file tokenizer.json alone"
         ) from problem
     if not tokens:
-        return data
-    text = data.decode("utf-8")
+        return None
     try:
-        engine = Tokenizer.from_str(text)
+        engine = Tokenizer.from_str(data.decode("utf-8"))
     except Exception as problem:  # the engine raises nothing more specific
         raise ArtifactError(f"the reference cannot load {where}/tokenizer.json: {problem}") from problem
     # Ids are the engine's choice: those of the model's vocabulary, or the next free ones.
     engine.add_tokens(tokens)
     entries = [_entry(id, token) for id, token in sorted(engine.get_added_tokens_decoder().items())]
-    if entries == document.get("added_tokens"):
-        return data
-    return _replace_added_tokens(text, json.dumps(entries, ensure_ascii=False)).encode("utf-8")
+    return None if entries == document.get("added_tokens") else entries
 
 
 def _tokens_to_add(document: Mapping[str, Any], sides: Mapping[str, dict[str, Any]]) -> list[AddedToken]:
