@@ -292,7 +292,8 @@ def _word_barrier(vocabulary: Mapping[str, int], sign: str, marks: str) -> Node 
     none contains a character x directly followed by a word mark, no merge joins the two, and BPE on either side is
     independent of the other side (:mod:`~toktier.certificates.barriers`).
     """
-    before = {token[at - 1] for token in vocabulary for at in range(1, len(token)) if token[at] == sign}
+    holding = [token for token in vocabulary if token.rfind(sign) > 0]
+    before = {token[at - 1] for token in holding for at in range(1, len(token)) if token[at] == sign}
     before -= {*marks}
     if len(before) > 64:
         return "too many tokens have a word mark inside"

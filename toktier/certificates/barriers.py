@@ -45,8 +45,8 @@ CODE_POINT_BITS = 21
 def mergeable(vocabulary: Mapping[str, int]) -> Iterator[str]:
     """The tokens that some rule may make: those that are two tokens put together."""
     for token in vocabulary:
-        for at in range(1, len(token)):
-            if token[:at] in vocabulary and token[at:] in vocabulary:
+        for at in range(len(token) - 1, 0, -1):  # what is added last is short, more often than not
+            if token[at:] in vocabulary and token[:at] in vocabulary:
                 yield token
                 break
 
