@@ -9,13 +9,15 @@ from rank files a rule may well rank below the rules that made its parts), and a
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 
 import numpy as np
+from tokenizers import models
 
 from toktier.bpe.hashing import ABSENT
+from toktier.bpe.rounds import mergeable_at_once
 from toktier.bpe.symbols import FirstSymbols, certified_starts
 from toktier.bpe.tables import byte_alphabet, merges, token_bytes
 
@@ -35,8 +37,21 @@ def bpe(symbols: Sequence[str], ranks: Ranks) -> list[str]:
         word[at : at + 2] = [word[at] + word[at + 1]]
 
 
-def bpe_in_rounds(symbols: Sequence[str], ranks: Ranks) -> list[str]:
-    """All occurrences of the pair of least rank at once, from the left without overlap (paper, section 4.2)."""
+def by_engine(word: str, ranks: Ranks) -> list[str]:
+    """The same by the reference engine, from single characters."""
+    vocabulary = _numbered(ranks, word)
+    model = models.BPE(vocabulary, sorted(ranks, key=lambda pair: ranks[pair]))
+    return [token.value for token in model.tokenize(word)]
+
+
+def _numbered(ranks: Ranks, characters: str = "") -> dict[str, int]:
+    """A vocabulary of all that rules take and make, and of ``characters``."""
+    tokens = [token for left, right in ranks for token in (left, right, left + right)]
+    return {token: id for id, token in enumerate(dict.fromkeys([*characters, *tokens]))}
+
+
+def bpe_in_rounds(symbols: Sequence[str], ranks: Ranks, at_once: Collection[Pair]) -> list[str]:
+    """Like BPE, but a pair of ``at_once`` is merged everywhere in a round, from the left without overlap."""
     word = list(symbols)
     while True:
         present = [pair for pair in pairwise(word) if pair in ranks]
@@ -45,22 +60,24 @@ def bpe_in_rounds(symbols: Sequence[str], ranks: Ranks) -> list[str]:
         least = min(present, key=lambda pair: ranks[pair])
         merged: list[str] = []
         at = 0
+        more = True
         while at < len(word):
-            if tuple(word[at : at + 2]) == least:
+            if more and tuple(word[at : at + 2]) == least:
                 merged.append(word[at] + word[at + 1])
                 at += 2
+                more = least in at_once
             else:
                 merged.append(word[at])
                 at += 1
         word = merged
 
 
-def rounds_are_exact(ranks: Ranks) -> bool:
-    """The condition of the second equivalence: no rule ranks below a rule that makes one of its parts."""
-    made: dict[str, int] = {}
-    for (left, right), rank in ranks.items():
-        made[left + right] = max(rank, made.get(left + right, -1))
-    return all(rank > max(made.get(left, -1), made.get(right, -1)) for (left, right), rank in ranks.items())
+def rules_at_once(ranks: Ranks) -> frozenset[Pair]:
+    """The rules for which ``toktier`` merges a whole round at once (:mod:`toktier.bpe.rounds`)."""
+    rules = sorted(ranks, key=lambda pair: ranks[pair])
+    table = merges({"vocab": _numbered(ranks), "merges": [list(rule) for rule in rules]})
+    marked = mergeable_at_once(table)
+    return frozenset(rule for rule, mark in zip(rules, marked.tolist(), strict=True) if mark)
 
 
 #: Two rules and a word for which merging a round's occurrences all at once is wrong.
@@ -131,21 +148,47 @@ def local_validity(ranks: Ranks, symbols: str, longest: int) -> str | None:
 
 
 def rounds(ranks: Ranks, symbols: str, longest: int) -> str | None:
-    """Under the condition, merging a round's occurrences all at once is merging them one by one."""
-    if not rounds_are_exact(ranks):
-        return None
-    return rounds_refuted(ranks, symbols, longest)
+    """Merging a round at once, for the rules that allow it, is merging one pair at a time."""
+    return _refuted_rounds(ranks, symbols, longest, rules_at_once(ranks))
 
 
-def rounds_refuted(ranks: Ranks, symbols: str, longest: int) -> str | None:
-    """A word on which the two ways of merging differ, with no condition on the vocabulary."""
-    return next(
-        ("".join(word) for word in words(symbols, longest) if bpe(word, ranks) != bpe_in_rounds(word, ranks)), None
+def rounds_of_all_rules(ranks: Ranks, symbols: str, longest: int) -> str | None:
+    """The same for all rules: false, a negative control."""
+    return _refuted_rounds(ranks, symbols, longest, ranks)
+
+
+def rounds_by_left_parts(ranks: Ranks, symbols: str, longest: int) -> str | None:
+    """The same for rules whose symbol is not the *left* part of one of less rank: false, a negative control."""
+    return _refuted_rounds(ranks, symbols, longest, _unused(ranks, lambda pair: pair[:1]))
+
+
+def rounds_by_right_parts(ranks: Ranks, symbols: str, longest: int) -> str | None:
+    """The same for the right part: false, a negative control."""
+    return _refuted_rounds(ranks, symbols, longest, _unused(ranks, lambda pair: pair[1:]))
+
+
+def _unused(ranks: Ranks, parts: Callable[[Pair], Sequence[str]]) -> list[Pair]:
+    """Rules whose symbol is not among the ``parts`` of a rule of less rank."""
+    return [
+        rule
+        for rule, rank in ranks.items()
+        if not any("".join(rule) in parts(other) and ranks[other] < rank for other in ranks)
+    ]
+
+
+def _refuted_rounds(ranks: Ranks, symbols: str, longest: int, at_once: Collection[Pair]) -> str | None:
+    """A word on which the two ways of merging differ."""
+    tried = (
+        "".join(word)
+        for word in words(symbols, longest)
+        if bpe(word, ranks) != bpe_in_rounds(word, ranks, at_once)
     )
+    return next(tried, None)
 
 
 Statement = Callable[[Ranks, str, int], "str | None"]
 STATEMENTS: tuple[Statement, ...] = (barrier, local_validity, rounds)
+WRONG_STATEMENTS: tuple[Statement, ...] = (rounds_of_all_rules, rounds_by_left_parts, rounds_by_right_parts)
 
 
 @dataclass(frozen=True)
@@ -159,13 +202,13 @@ class Checked:
 
 
 def check(statement: Statement, vocabularies: int, seed: int = 0) -> Checked:
-    """Try to refute a statement; a vocabulary is telling if some of its rules ranks below one of its makers."""
+    """Try to refute a statement; a vocabulary is telling if not all of its rules may be applied at once."""
     source = random.Random(seed)
     telling = 0
     for number in range(vocabularies):
         symbols, longest = ("ab", 7) if number % 2 else ("abc", 5)
         ranks = random_ranks(source, symbols, source.randrange(2, 9))
-        telling += rounds_are_exact(ranks) if statement is rounds else not rounds_are_exact(ranks)
+        telling += len(rules_at_once(ranks)) < len(ranks)
         word = statement(ranks, symbols, longest)
         if word is not None:
             return Checked(statement.__name__, number + 1, telling, (ranks, word))

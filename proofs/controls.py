@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from spec import FAMILIES, Family, Synchronizing
 from spec.cl100k import After, Before, cl100k, kind
 from toktier.patterns.machine import Machine
 
+from . import bpe
 from .cuts import cuts_of, shows
 from .engine import engine_of
 from .families import Subject, prove_equivalence, subject_of
@@ -230,6 +232,18 @@ MACHINE_CONTROLS: Mapping[str, tuple[str, str, Callable[[Machine], Machine]]] = 
 }
 
 
+# --- wrong statements about BPE --------------------------------------------------------
+
+
+def refute_statement(statement: bpe.Statement) -> Refutation | None:
+    """A statement that leaves out a condition, or half of it, tried on small vocabularies."""
+    found = bpe.check(statement, 500).refuted
+    if found is None:
+        return None
+    ranks, word = found
+    return Refutation(word, bpe.by_engine(word, ranks) == bpe.bpe(word, ranks))
+
+
 def controls() -> Sequence[Control]:
     """All of them."""
     families = [
@@ -244,7 +258,11 @@ def controls() -> Sequence[Control]:
         Control(name, f"{family}: {changed}", _machines(family, change))
         for name, (family, changed, change) in MACHINE_CONTROLS.items()
     ]
-    return [*families, *pairs, *machines]
+    statements = [
+        Control(statement.__name__, f"BPE: {statement.__doc__}", partial(refute_statement, statement))
+        for statement in bpe.WRONG_STATEMENTS
+    ]
+    return [*families, *pairs, *machines, *statements]
 
 
 def _pair(family: str, a: str, b: str, closes: bool) -> Callable[[], Refutation | None]:

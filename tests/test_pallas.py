@@ -20,10 +20,11 @@ jax = pytest.importorskip("jax", reason="the jax backend needs the extra `jax`")
 import jax.numpy as jnp
 
 from toktier.backends.jax import compat, pallas_bpe, pallas_lanes, pallas_pieces, pallas_tables, splitting
-from toktier.backends.jax.pallas_tables import AT_ONCE, KernelTables, kernel_tables, mergeable_at_once
+from toktier.backends.jax.pallas_tables import AT_ONCE, KernelTables, kernel_tables
 from toktier.backends.jax.tables import NO_RANK
 from toktier.bpe import batch, hashing
 from toktier.bpe.hashing import ABSENT
+from toktier.bpe.rounds import mergeable_at_once
 from toktier.bpe.tables import Merges
 from toktier.compiled import compiled
 from toktier.tokenizer import Tokenizer

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import ROOT, SHARED
-from tokenizers import models, pre_tokenizers
+from tokenizers import pre_tokenizers
 
 import proofs
 from proofs import __main__ as command
@@ -209,34 +209,34 @@ def test_bpe_of_the_reference() -> None:
     source = random.Random(3)
     for _ in range(20):
         ranks = bpe.random_ranks(source, "abc", 8)
-        vocabulary = {token: id for id, token in enumerate(dict.fromkeys(["a", "b", "c", *map("".join, ranks)]))}
-        model = models.BPE(vocabulary, sorted(ranks, key=lambda pair: ranks[pair]))
-        for word in bpe.words("abc", 5):
-            assert [token.value for token in model.tokenize("".join(word))] == bpe.bpe(word, ranks)
+        for word in bpe.words("abc", 4):
+            assert bpe.by_engine("".join(word), ranks) == bpe.bpe(word, ranks)
 
 
 def test_readme_counterexample_of_rounds() -> None:
     ranks, word = bpe.ROUNDS_FAIL
     assert bpe.bpe(word, ranks) == ["aba", "b"]
-    assert bpe.bpe_in_rounds(word, ranks) == ["ab", "ab"]
-    assert not bpe.rounds_are_exact(ranks)
+    assert bpe.bpe_in_rounds(word, ranks, ranks) == ["ab", "ab"]
+    assert bpe.rules_at_once(ranks) == {("ab", "a")}
+    assert bpe.bpe_in_rounds(word, ranks, bpe.rules_at_once(ranks)) == ["aba", "b"]
     readme = (_FOLDER / "README.md").read_text()
     assert "(ab a), (a b)" in readme and "The word is abab" in readme
 
 
-def test_without_their_condition_rounds_are_refuted() -> None:
-    source = random.Random(0)
-    vocabularies = [bpe.random_ranks(source, "ab", 6) for _ in range(60)]
-    refuted = [ranks for ranks in vocabularies if bpe.rounds_refuted(ranks, "ab", 6)]
-    assert refuted
-    assert not any(map(bpe.rounds_are_exact, refuted))
+@pytest.mark.parametrize("statement", bpe.WRONG_STATEMENTS)
+def test_wrong_statements_about_rounds_are_refuted(statement: bpe.Statement) -> None:
+    refuted = bpe.check(statement, 500).refuted
+    assert refuted is not None
+    ranks, word = refuted
+    assert bpe.rounds(ranks, "abc", 5) is None
+    right = bpe.by_engine(word, ranks)
+    assert right == bpe.bpe_in_rounds(word, ranks, bpe.rules_at_once(ranks)) == bpe.bpe(word, ranks)
 
 
-def test_a_symbol_made_twice_needs_both_ranks() -> None:
+def test_a_symbol_made_twice_is_judged_for_each_rule() -> None:
     """The rule (abc, a) ranks above one maker of abc and below the other."""
     ranks = {("b", "c"): 0, ("a", "bc"): 1, ("abc", "a"): 2, ("ab", "c"): 3, ("a", "b"): 4}
-    assert not bpe.rounds_are_exact(ranks)
-    assert bpe.rounds_are_exact({pair: rank for pair, rank in ranks.items() if pair != ("ab", "c")})
+    assert bpe.rules_at_once(ranks) == ranks.keys() - {("ab", "c"), ("a", "b")}
 
 
 def test_readme_counterexample_of_certified_starts() -> None:

@@ -7,7 +7,7 @@ text needs.  Two forms, by the length of a word:
   least rank, which is the reference's algorithm to the letter.
 - :func:`_long_word`: a program has a word, its symbols in device memory, and its threads share the work of a
   round.  It merges a pair wherever it occurs, but for the rules where that could go wrong
-  (:func:`~.pallas_tables.mergeable_at_once`), so that a word of one repeated character takes few rounds.
+  (:mod:`toktier.bpe.rounds`), so that a word of one repeated character takes few rounds.
 """
 
 from __future__ import annotations

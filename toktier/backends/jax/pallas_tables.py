@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from ...bpe.rounds import mergeable_at_once
 from ...bpe.tables import Merges
 from ...errors import ArtifactError
 from .tables import NOTHING, cuckoo
@@ -21,7 +22,7 @@ MOST_RANK_BITS = 26
 ID = (1 << ID_BITS) - 1
 #: The rule's two symbols are one and the same, so its occurrences may overlap.
 DOUBLED = 1 << ID_BITS
-#: All occurrences of the rule's pair may be merged in one round (:func:`mergeable_at_once`).
+#: All occurrences of the rule's pair may be merged in one round (:mod:`toktier.bpe.rounds`).
 AT_ONCE = 2 << ID_BITS
 
 
@@ -83,19 +84,3 @@ def words_of(left: Any, right: Any, id_bits: int) -> tuple[Any, Any]:
     """
     room = np.uint32(32 - id_bits)
     return left << room | right & np.uint32((1 << (32 - id_bits)) - 1), right >> room
-
-
-def mergeable_at_once(merges: Merges) -> NDArray[np.bool_]:
-    """The rules whose pair may be merged everywhere in a word in one round, bool (rules,).
-
-    BPE merges the leftmost pair of least rank r, again and again.  A merge makes new pairs, and each of them has
-    the new symbol in it.  If all rules that consume that symbol rank after r, then no new pair comes before the
-    other occurrences of r, so that they are merged next, from left to right, and nothing else in between: one
-    round may merge all that do not overlap, from the left.  (Paper, 4.2, which takes this for granted; some rules
-    of vocabularies derived from rank files break it.)
-    """
-    rules = len(merges.left)
-    first_use = np.full(int(merges.table.nothing) + 1, rules, np.int64)
-    np.minimum.at(first_use, np.concatenate((merges.left, merges.right)), np.tile(np.arange(rules), 2))
-    at_once: NDArray[np.bool_] = first_use[merges.result] > np.arange(rules)
-    return at_once
