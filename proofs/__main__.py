@@ -1,4 +1,4 @@
-"""``python -m proofs``: prove what can be proved, check the rest, and print a table.  Exit status 1 on failure."""
+"""Prove what can be proved, check the rest, and print a table.  Exit status 1 on failure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from dataclasses import asdict
 
 from spec import FAMILIES
+from toktier.errors import TokTierError
 
 from .report import Line, prove_all
 
@@ -34,16 +35,29 @@ def _show(line: Line) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m proofs", description=__doc__)
+    parser.add_argument(
+        "tokenizers",
+        nargs="*",
+        metavar="TOKENIZER",
+        help="a name, a tokenizer.json or a model directory: these and nothing else",
+    )
     parser.add_argument("--family", choices=sorted(FAMILIES), help="one family of the spec and nothing else")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     options = parser.parse_args(arguments)
+    if options.family and options.tokenizers:
+        parser.error("--family is about one family of the spec, without a tokenizer")
     began = time.perf_counter()
     if not options.json:
         print(_row(_HEAD))
     refuted = 0
-    for line in prove_all(options.family):
-        refuted += bool(line.failures)
-        print(json.dumps({**asdict(line), "verdict": line.verdict}) if options.json else _show(line), flush=True)
+    try:
+        for line in prove_all(options.family, options.tokenizers):
+            refuted += bool(line.failures)
+            print(
+                json.dumps({**asdict(line), "verdict": line.verdict}) if options.json else _show(line), flush=True
+            )
+    except TokTierError as problem:
+        parser.error(str(problem))
     if not options.json:
         print(f"{refuted or 'nothing'} refuted, {time.perf_counter() - began:.0f} seconds")
     return 1 if refuted else 0

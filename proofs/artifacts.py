@@ -30,8 +30,9 @@ def names() -> list[str]:
 
 
 def artifact_of(name: str) -> Artifact:
-    """The artifact of one of :func:`names`."""
-    return resolve(name if name in embedded_names() else BESIDE / f"{name}.json.xz")
+    """The artifact of one of :func:`names`, or whatever :func:`toktier.load` takes."""
+    beside = BESIDE / f"{name}.json.xz"
+    return resolve(beside if beside.is_file() else name)
 
 
 @dataclass(frozen=True)

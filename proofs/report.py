@@ -212,15 +212,18 @@ def check_controls() -> list[Line]:
     return [Line("controls", "all", 0, (), 0, 0, tuple(failures), (remark,), seconds, "checked")]
 
 
-def prove_all(family: str | None = None) -> Iterator[Line]:
-    """Every line; those of families first.  Uses all cores."""
+def prove_all(family: str | None = None, tokenizers: Sequence[str] = ()) -> Iterator[Line]:
+    """Every line; those of families first.  Uses all cores.
+
+    ``family``: this one and nothing else.  ``tokenizers``: these and nothing else, by name or path.
+    """
     if family is not None:
         yield prove_family(family)
         return
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
-        proving = [pool.submit(prove_family, name) for name in FAMILIES]
-        reading = [pool.submit(read_tokenizer, name) for name in artifacts.names()]
-        others = [pool.submit(check_bpe), pool.submit(check_controls)]
+        proving = [] if tokenizers else [pool.submit(prove_family, name) for name in FAMILIES]
+        reading = [pool.submit(read_tokenizer, name) for name in tokenizers or artifacts.names()]
+        others = [] if tokenizers else [pool.submit(check_bpe), pool.submit(check_controls)]
         proved: dict[tuple[Node, ...], Line] = {}
         for job in proving:
             line = job.result()

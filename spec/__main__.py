@@ -1,8 +1,8 @@
-"""``python -m spec FAMILY TEXT``: each character of a text with its class, both folds, and the rule that fires."""
+"""Each character of a text with its class, both folds, and the rule that fires."""
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Hashable
 
 from . import FAMILIES
@@ -43,7 +43,14 @@ def table(family: Family[L, R], text: str) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m spec", description=__doc__)
+    parser.add_argument("family", choices=FAMILIES, help="a family of the spec")
+    parser.add_argument("text", help="what to take apart")
+    options = parser.parse_args(arguments)
+    print(table(FAMILIES[options.family], options.text))
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or sys.argv[1] not in FAMILIES:
-        sys.exit(f"usage: python -m spec FAMILY TEXT, where FAMILY is one of {', '.join(FAMILIES)}")
-    print(table(FAMILIES[sys.argv[1]], sys.argv[2]))
+    main()

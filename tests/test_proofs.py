@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -257,6 +258,22 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--family", "bert", "--json"]) == 0
     line = json.loads(capsys.readouterr().out)
     assert (line["name"], line["verdict"], line["failures"]) == ("bert", "proved", [])
+
+
+def test_command_for_a_tokenizer_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "tokenizer.json"
+    pre_tokenizer = {"type": "Whitespace"}
+    model = {"type": "BPE", "vocab": {"a": 0}, "merges": []}
+    file.write_text(
+        json.dumps({"version": "1.0", "added_tokens": [], "pre_tokenizer": pre_tokenizer, "model": model})
+    )
+    assert command.main([str(file)]) == 0
+    out = capsys.readouterr().out
+    assert re.search(rf"tokenizer +{re.escape(str(file))} +3 .* proved", out) and "family" not in out
+    for arguments in ([str(tmp_path / "nothing.json")], ["--family", "bert", str(file)]):
+        with pytest.raises(SystemExit) as stopped:
+            command.main(arguments)
+        assert stopped.value.code == 2
 
 
 def test_command_fails_on_a_refutation(

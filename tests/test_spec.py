@@ -435,4 +435,5 @@ def test_table_from_the_command_line() -> None:
         return subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
 
     assert "| '!' | punctuation | other | None | punctuation |\n" in run("bert", "a!").stdout
-    assert "FAMILY is one of r50k, cl100k" in run("no such family", "a!").stderr
+    assert "choose from 'r50k', 'cl100k'" in run("no such family", "a!").stderr
+    assert "a family of the spec" in run("--help").stdout and run("--help").returncode == 0
