@@ -32,7 +32,7 @@ from .patterns.lanes import Splitter
 from .pipeline import Pipeline, parse
 
 #: Raise it whenever the meaning of what is stored changes.
-FORMAT = 17
+FORMAT = 18
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
