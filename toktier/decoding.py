@@ -146,6 +146,8 @@ class Decoder(ABC):
 
     def decode_batch(self, batch: Iterable[Ids], skip_special_tokens: bool = True) -> list[str]:
         """The text of each sequence of ids."""
+        if not isinstance(batch, Iterable):
+            raise TokenIdError(f"a batch must be a list of sequences of ids, not {type(batch).__name__}")
         return [self.decode(ids, skip_special_tokens) for ids in batch]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from .errors import OptionError
+from .arguments import check_natural
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -23,8 +23,7 @@ def usable_cores() -> int:
 
 def check_threads(wanted: int | None) -> None:
     """Raise :class:`~toktier.errors.OptionError` for a number of threads that makes no sense."""
-    if wanted is not None and (not isinstance(wanted, int) or wanted < 1):
-        raise OptionError(f"threads must be an integer of at least 1, or None, but is {wanted!r}")
+    check_natural("threads", wanted, 1)
 
 
 def groups(texts: Sequence[str], size: int) -> Iterator[list[str]]:

@@ -78,7 +78,7 @@ class PostProcessor:
         """
         if max_length is not None:
             _check_max_length(max_length)
-            total = max_length
+            total = int(max_length)
         elif self.truncation is not None:
             total = self.truncation.max_length
         else:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import batching, offsets
+from .arguments import check_natural, check_special, check_text, is_one_of
 from .artifact import Artifact
 from .backends.base import Backend
 from .backends.device import import_jax
@@ -37,7 +38,6 @@ from .decoding import Decoder, Ids, StreamDecoder, make_decoder
 from .errors import (
     BackendUnsupportedError,
     LoneSurrogateError,
-    OptionError,
     SpecialTokenError,
     TextTypeError,
     UnknownBackendError,
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
 Special = Literal["encode", "text", "raise"]
 
 BACKENDS = ("auto", "reference", "python", "numpy", "jax")
-SPECIAL = ("encode", "text", "raise")
 
 #: ``auto`` takes the ``numpy`` backend for texts of at least this many characters.
 _LONG_TEXT = 12_000
@@ -224,8 +223,7 @@ class Tokenizer:
         Where JAX has an accelerator, ``auto`` sends texts of at least ``threshold`` characters there from now on.
         """
         chosen = self._check_backend(backend)
-        if threshold is not None and (not isinstance(threshold, int) or threshold < 0):
-            raise OptionError(f"threshold must be a natural number or None, but is {threshold!r}")
+        threshold, up_to = check_natural("threshold", threshold), check_natural("up_to", up_to)
         if chosen == "reference":
             self.reference()
         elif chosen == "jax":
@@ -344,7 +342,7 @@ class Tokenizer:
         threads: int | None = None,
     ) -> list[NDArray[np.uint32]]:
         """The same as uint32 arrays."""
-        if isinstance(texts, str | bytes):
+        if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
             raise TextTypeError(f"encode_batch takes a list of texts, not one {type(texts).__name__}")
         check_threads(threads)
         texts = list(texts)
@@ -406,8 +404,7 @@ class Tokenizer:
         """
         self._check(text, special)
         check_threads(threads)
-        if limit is not None and (not isinstance(limit, int) or limit < 0):
-            raise OptionError(f"limit must be a natural number or None, but is {limit!r}")
+        limit = check_natural("limit", limit)
         if self._is_reference(backend):
             found = len(self.encode_to_numpy(text, add_special_tokens, special=special, backend=backend))
             return found if limit is None else min(found, limit + 1)
@@ -739,7 +736,7 @@ class Tokenizer:
 
     def _check_backend(self, backend: str | None) -> str:
         chosen = self.backend if backend is None else backend
-        if chosen not in BACKENDS:
+        if not is_one_of(chosen, BACKENDS):
             raise UnknownBackendError(f"there is no backend {chosen!r}; the backends are {', '.join(BACKENDS)}")
         if chosen not in ("auto", "reference") and not self._backends:
             raise BackendUnsupportedError(
@@ -750,12 +747,9 @@ class Tokenizer:
             self._jax()  # raises without JAX
         return chosen
 
-    def _check(self, text: object, special: object) -> None:
-        if not isinstance(text, str):
-            hint = "; decode it first: text.decode('utf-8')" if isinstance(text, bytes | bytearray) else ""
-            raise TextTypeError(f"the text must be a str, not {type(text).__name__}{hint}")
-        if special not in SPECIAL:
-            raise OptionError(f'special must be "encode", "text" or "raise", not {special!r}')
+    def _check(self, text: str, special: object) -> None:
+        check_text(text)
+        check_special(special)
         if special == "raise":
             self._raise_special(text)
 

@@ -20,6 +20,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+from ..arguments import is_one_of
 from . import rendering
 
 if TYPE_CHECKING:
@@ -317,7 +318,7 @@ def render(source: str, given: rendering.Inputs, tokens: Mapping[str, str], trus
 
 def _traced_message(message: dict[str, Any], trusted: frozenset[str]) -> dict[str, Any]:
     role = message.get("role")
-    found: dict[str, Any] = _traced(message, Origin.TRUSTED if role in trusted else Origin.CONTENT)
+    found: dict[str, Any] = _traced(message, Origin.TRUSTED if is_one_of(role, trusted) else Origin.CONTENT)
     if isinstance(role, str) and _WORD.fullmatch(role):
         found["role"] = _own(role)
     return found

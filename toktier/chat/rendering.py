@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -214,6 +214,9 @@ def inputs(
                 f"message number {number} is {type(messages[number]).__name__}; a message is a mapping with "
                 '"role" and "content"'
             )
+    for name, given in (("tools", tools), ("documents", documents)):
+        if given is not None and not isinstance(given, Iterable):
+            raise ChatTemplateError(f"{name} must be a list, not {type(given).__name__}")
     if tools is not None:
         tools = list(tools)
         for number, tool in enumerate(tools):

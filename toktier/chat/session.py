@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arguments import is_one_of
 from ..errors import ChatTemplateError, OptionError
 from . import provenance, rendering
 from .guarded import GuardedText
@@ -51,10 +52,12 @@ class ChatSession:
         special: Literal["encode", "text"] = "encode",
         trusted: Collection[str] = ("assistant",),
     ) -> None:
-        if special not in ("encode", "text"):
+        if not is_one_of(special, ("encode", "text")):
             raise OptionError(f'special must be "encode" or "text" for a chat, not {special!r}')
         if isinstance(trusted, str):
             raise OptionError(f"trusted is a list of roles; write [{trusted!r}]")
+        if not isinstance(trusted, Collection) or not all(isinstance(role, str) for role in trusted):
+            raise OptionError(f"trusted is a list of roles, each of them a str, but is {trusted!r}")
         rendering.require_jinja()
         self.tokenizer = tokenizer
         self.special = special

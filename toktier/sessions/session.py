@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Literal, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import CheckpointError, LoneSurrogateError, OptionError, PositionError, TextTypeError
+from ..arguments import check_special, check_text, check_tokenizer, is_one_of, position
+from ..errors import CheckpointError, LoneSurrogateError, OptionError, PositionError
 from ..segments import NO_IDS
 from . import repair
 from .anchors import Anchors
@@ -23,6 +23,8 @@ from .text import BlockText
 
 if TYPE_CHECKING:
     from ..tokenizer import Special, Tokenizer
+
+_TEXT = "the text of a session"  # in messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +112,9 @@ class Session:
         special: Special = "encode",
         strategy: Literal["restart", "search"] = "restart",
     ) -> None:
-        if special not in ("encode", "text", "raise"):
-            raise OptionError(f'special must be "encode", "text" or "raise", not {special!r}')
-        if strategy not in ("restart", "search"):
+        check_tokenizer(tokenizer)
+        check_special(special)
+        if not is_one_of(strategy, ("restart", "search")):
             raise OptionError(f'strategy must be "restart" or "search", not {strategy!r}')
         self.tokenizer = tokenizer
         self.special: Special = special
@@ -182,8 +184,8 @@ class Session:
 
         They are those of ``tokenizer.encode_with_offsets(text, False)``, derived from the text around these ids.
         """
-        first = operator.index(start)
-        last = self.count if stop is None else operator.index(stop)
+        first = position(start, "start")
+        last = self.count if stop is None else position(stop, "stop")
         if not 0 <= first <= last <= self.count:
             raise PositionError(f"{first} to {last} is no range of {self.count} ids")
         if first == last:
@@ -206,7 +208,7 @@ class Session:
 
         Looks at ``full_text`` once, at the speed of ``memcmp``; the rest costs what the change costs.
         """
-        self._check_type(full_text)
+        check_text(full_text, _TEXT)
         text = self._state.text
         start = text.common_prefix(full_text)
         suffix = text.common_suffix(full_text, min(len(text), len(full_text)) - start)
@@ -216,7 +218,7 @@ class Session:
 
     def edit(self, start: SupportsIndex, stop: SupportsIndex, new: str) -> Patch:
         """Replace the characters ``start..stop`` by ``new``."""
-        first, last = operator.index(start), operator.index(stop)
+        first, last = position(start, "start"), position(stop, "stop")
         if not 0 <= first <= last <= len(self):
             raise PositionError(
                 f"characters {first} to {last} are no range of a text of {len(self)} characters; positions are "
@@ -227,7 +229,7 @@ class Session:
 
     def truncate(self, length: SupportsIndex) -> Patch:
         """Keep the first ``length`` characters."""
-        size = operator.index(length)
+        size = position(length, "a length")
         if not 0 <= size <= len(self):
             raise PositionError(f"a text of {len(self)} characters cannot be cut down to {size}")
         return self._change(size, len(self), "")
@@ -324,14 +326,8 @@ class Session:
         behind = state.text.slice(stop, len(state.text) if high is None else high)
         self.tokenizer._raise_special(state.text.slice(low, start) + new + behind, low)
 
-    def _check_type(self, text: object) -> None:
-        if not isinstance(text, str):
-            hint = "; decode it first: text.decode('utf-8')" if isinstance(text, bytes | bytearray) else ""
-            raise TextTypeError(f"the text of a session must be a str, not {type(text).__name__}{hint}")
-
-    def _check_text(self, text: object, offset: int = 0) -> None:
-        self._check_type(text)
-        assert isinstance(text, str)
+    def _check_text(self, text: str, offset: int = 0) -> None:
+        check_text(text, _TEXT)
         if not text.isascii():
             try:
                 text.encode("utf-8")
@@ -344,6 +340,10 @@ class Session:
                 ) from None
 
     def _check_checkpoint(self, checkpoint: Checkpoint) -> None:
+        if not isinstance(checkpoint, Checkpoint):
+            raise CheckpointError(
+                f"a session goes back to what its checkpoint() gave, not to {type(checkpoint).__name__}"
+            )
         if checkpoint.fingerprint != self.fingerprint:
             raise CheckpointError(
                 f"the checkpoint was taken under the artifact {checkpoint.fingerprint[:12]}, and this session's "

@@ -26,6 +26,7 @@ import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._version import __version__
+from ..arguments import check_special, check_text, check_tokenizer
 from ..backends.reference import engine_version
-from ..errors import OptionError, SessionUnavailableError, TextTypeError, WrongArtifactError
+from ..errors import OptionError, SessionUnavailableError, WrongArtifactError
 from . import repair
 from .anchors import Anchors
 from .engine import Engine
@@ -124,8 +126,14 @@ class SessionStore:
         clock: Callable[[], float] = time.time,
     ) -> None:
         for name, value in (("max_bytes", max_bytes), ("max_disk_bytes", max_disk_bytes), ("ttl", ttl)):
-            if value is not None and not value > 0:
-                raise OptionError(f"{name} must be greater than 0, but is {value!r}")
+            if value is None and name == "ttl":
+                continue
+            if not isinstance(value, Real) or not value > 0:
+                raise OptionError(f"{name} must be a number greater than 0, but is {value!r}")
+        if not callable(clock):
+            raise OptionError(f"clock must be a function that gives seconds, but is {clock!r}")
+        if not isinstance(path, str | os.PathLike | None):
+            raise OptionError(f"path must be a str or a path, not {type(path).__name__}")
         self._file: SessionFile | None = None
         if path is not None:
             file = Path(path).absolute()
@@ -231,6 +239,8 @@ class SessionStore:
     # --- finding ----------------------------------------------------------------------
 
     def _entry(self, tokenizer: Tokenizer, session_id: str, special: Special) -> Entry:
+        check_tokenizer(tokenizer)
+        check_special(special)
         key = _key(session_id)
         with self._lock:
             self._check_open()
@@ -252,8 +262,9 @@ class SessionStore:
     def _by_content(
         self, tokenizer: Tokenizer, text: str, add_special_tokens: bool, special: Special
     ) -> NDArray[np.uint32]:
-        if not isinstance(text, str):
-            raise TextTypeError(f"the text must be a str, not {type(text).__name__}")
+        check_tokenizer(tokenizer)
+        check_special(special)
+        check_text(text)
         self._index_file(tokenizer, special)
         key = f"content:{uuid.uuid4().hex}"
         entry = Entry(key, tokenizer, special, f"{special}:{key}")
@@ -547,8 +558,7 @@ def _prompt(session: Session, add_special_tokens: bool) -> NDArray[np.uint32]:
 
 
 def _key(session_id: str) -> str:
-    if not isinstance(session_id, str):
-        raise TextTypeError(f"a session's name must be a str, not {type(session_id).__name__}")
+    check_text(session_id, "a session's name")
     return f"id:{session_id}"
 
 
