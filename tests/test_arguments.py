@@ -1,0 +1,159 @@
+"""Whatever a caller gives by mistake, an error of our own says so; numpy's integers are no mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import toktier
+from toktier.errors import CheckpointError, OptionError, PositionError, TextTypeError, TokTierError
+
+TOK = toktier.load("qwen3")
+TEXT = "Hello world, it's 12345"
+MESSAGES = [{"role": "user", "content": "hi"}]
+
+NO_TEXT = [
+    None,
+    5,
+    True,
+    1.5,
+    b"x",
+    bytearray(b"x"),
+    "\ud800",
+    "a\udfffb",
+    ["a"],
+    {"a": 1},
+    object(),
+    np.arange(2),
+]
+NO_POSITION = [None, 1.5, "1", b"1", [1], np.float32(1), np.arange(2), -1, 10**6, 10**30, np.int64(-1)]
+NO_WORD: list[Any] = [None, 5, "", "x", b"encode", ["encode"], {}, np.array(["encode", "text"])]
+NO_NATURAL = [-1, 1.5, "1", [1], np.int64(-1), np.arange(2)]
+NO_TOKENIZER = [None, "qwen3", 5, object()]
+NOT_MANY = [5, 1.5, object(), "x", b"x"]
+
+
+def session() -> toktier.Session:
+    return TOK.session(TEXT)
+
+
+def stored() -> Any:
+    found = toktier.SessionStore().session(TOK, "a")
+    found.update(TEXT)
+    return found
+
+
+CALLS: dict[str, tuple[Callable[[Any], object], list[Any]]] = {
+    "session": (TOK.session, NO_TEXT),
+    "special of a session": (lambda given: TOK.session(special=given), NO_WORD),
+    "strategy": (lambda given: TOK.session(strategy=given), NO_WORD),
+    "tokenizer of a session": (toktier.Session, NO_TOKENIZER),
+    "append": (lambda given: session().append(given), NO_TEXT),
+    "update": (lambda given: session().update(given), NO_TEXT),
+    "new of edit": (lambda given: session().edit(0, 1, given), NO_TEXT),
+    "start of edit": (lambda given: session().edit(given, 1, ""), NO_POSITION),
+    "stop of edit": (lambda given: session().edit(0, given, ""), NO_POSITION),
+    "truncate": (lambda given: session().truncate(given), NO_POSITION),
+    "start of offsets": (lambda given: session().offsets(given), NO_POSITION),
+    "stop of offsets": (lambda given: session().offsets(0, given), NO_POSITION[1:]),
+    "restore": (lambda given: session().restore(given), NO_TEXT),
+    "from_checkpoint": (lambda given: toktier.Session.from_checkpoint(TOK, given), NO_TEXT),
+    "append, stored": (lambda given: stored().append(given), NO_TEXT),
+    "edit, stored": (lambda given: stored().edit(given, given, ""), NO_POSITION),
+    "restore, stored": (lambda given: stored().restore(given), NO_TEXT),
+    "fork, stored": (lambda given: stored().fork(given), [None, 5, b"x"]),
+    "store's session": (lambda given: toktier.SessionStore().session(TOK, given), [None, 5, b"x"]),
+    "store's tokenizer": (lambda given: toktier.SessionStore().session(given, "a"), NO_TOKENIZER),
+    "store's special": (lambda given: toktier.SessionStore().session(TOK, "a", special=given), NO_WORD),
+    "store.encode": (lambda given: toktier.SessionStore().encode(TOK, given, "a"), NO_TEXT),
+    "store.encode by content": (lambda given: toktier.SessionStore().encode(TOK, given), NO_TEXT),
+    "store.encode's tokenizer": (lambda given: toktier.SessionStore().encode(given, TEXT), NO_TOKENIZER),
+    "store.encode's special": (lambda given: toktier.SessionStore().encode(TOK, TEXT, special=given), NO_WORD),
+    "discard": (lambda given: toktier.SessionStore().discard(given), [None, 5, b"x"]),
+    "max_bytes": (lambda given: toktier.SessionStore(max_bytes=given), [None, 0, -1, "1", [1], float("nan")]),
+    "ttl": (lambda given: toktier.SessionStore(ttl=given), [0, -1, "1", [1], float("nan")]),
+    "clock": (lambda given: toktier.SessionStore(clock=given), [None, 5]),
+    "path": (lambda given: toktier.SessionStore(given), [5, b"x", ["x"]]),
+    "feed": (lambda given: TOK.stream_encoder().feed(given), NO_TEXT),
+    "special of a stream": (lambda given: TOK.stream_encoder(special=given), NO_WORD),
+    "backend of a stream": (lambda given: TOK.stream_encoder(backend=given), NO_WORD[1:]),
+    "cuts": (TOK.cuts, NO_TEXT),
+    "put": (lambda given: TOK.stream_decoder().put(given), [None, 1.5, "1", -1, 2**32, [1]]),
+    "decode": (TOK.decode, [None, 5, "1", [1.5], [-1], [2**32], [None], [[1]], np.ones((2, 2), int)]),
+    "decode_batch": (TOK.decode_batch, [None, 5, "1", [5], [None]]),
+    "encode": (TOK.encode, NO_TEXT),
+    "encode_batch": (TOK.encode_batch, [None, *NOT_MANY, [None], [b"x"], ["\ud800"]]),
+    "special": (lambda given: TOK.encode(TEXT, special=given), NO_WORD),
+    "backend": (lambda given: TOK.encode(TEXT, backend=given), NO_WORD[1:]),
+    "threads": (lambda given: TOK.encode(TEXT, threads=given), [0, *NO_NATURAL]),
+    "max_length": (lambda given: TOK.encode(TEXT, max_length=given), NO_NATURAL),
+    "limit": (lambda given: TOK.count(TEXT, given), NO_NATURAL),
+    "threshold": (lambda given: TOK.warmup("numpy", threshold=given), NO_NATURAL),
+    "load": (toktier.load, [None, 5, "", "no-such", ["gpt2"]]),
+}
+
+CHAT_CALLS: dict[str, tuple[Callable[[Any], object], list[Any]]] = {
+    "special": (lambda given: TOK.chat_session(special=given), NO_WORD),
+    "trusted": (lambda given: TOK.chat_session(special="text", trusted=given), [None, 5, "user", [1], [["a"]]]),
+    "messages": (lambda given: TOK.chat_session().update(given), [None, [], {}, [None], [5], ["x"], *NOT_MANY]),
+    "tools": (lambda given: TOK.chat_session().update(MESSAGES, tools=given), [5, 1.5, "x", [5]]),
+    "documents": (lambda given: TOK.chat_session().update(MESSAGES, documents=given), [5, 1.5]),
+    "surrogate": (lambda given: TOK.chat_session().update([{"role": "user", "content": given}]), ["\ud800"]),
+}
+
+
+def _raises(call: Callable[[Any], object], wrong: Any) -> None:
+    with pytest.raises(TokTierError) as caught:
+        call(wrong)
+    assert len(str(caught.value)) > 15
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_error_of_our_own(name: str) -> None:
+    call, wrongs = CALLS[name]
+    for wrong in wrongs:
+        _raises(call, wrong)
+
+
+@pytest.mark.parametrize("name", CHAT_CALLS)
+def test_an_error_of_our_own_in_chats(name: str) -> None:
+    pytest.importorskip("jinja2")
+    call, wrongs = CHAT_CALLS[name]
+    for wrong in wrongs:
+        _raises(call, wrong)
+
+
+def test_a_role_that_is_no_word() -> None:
+    pytest.importorskip("jinja2")
+    chat = TOK.chat_session(special="text")
+    for role in (["user"], {"a": 1}, 5):
+        chat.update([{"role": role, "content": "hi"}])
+        assert chat.text == TOK.chat_session().render([{"role": role, "content": "hi"}])
+
+
+def test_what_the_errors_say() -> None:
+    with pytest.raises(TextTypeError, match=r"text of a session must be a str, not bytes; decode it first"):
+        session().append(b"x")  # type: ignore[arg-type]
+    with pytest.raises(PositionError, match=r"start must be an integer, not 1\.5 \(float\)"):
+        session().edit(1.5, 2, "")  # type: ignore[arg-type]
+    with pytest.raises(CheckpointError, match=r"what its checkpoint\(\) gave, not to str"):
+        session().restore("x")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=r"what toktier\.load gives, not str"):
+        toktier.SessionStore().session("qwen3", "a")  # type: ignore[arg-type]
+
+
+def test_integers_of_numpy() -> None:
+    a, b = np.int64(2), np.uint8(5)
+    here = session()
+    here.edit(a, b, "")
+    here.truncate(np.uint32(9))
+    assert here.text == (TEXT[:2] + TEXT[5:])[:9]
+    assert np.array_equal(here.offsets(np.int32(0), np.int64(1)), here.offsets(0, 1))
+    expected = TOK.encode(TEXT)
+    assert TOK.count(TEXT, np.int64(3)) == 4  # type: ignore[arg-type]
+    for most in (np.uint64(2**63 + 1), np.int8(127)):
+        assert TOK.encode(TEXT, max_length=most, threads=np.int64(1)) == expected  # type: ignore[arg-type]
+    assert TOK.decode(np.array(expected, np.int16 if max(expected) < 2**15 else np.int64)) == TEXT
