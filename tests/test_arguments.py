@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import toktier
-from toktier.errors import CheckpointError, OptionError, PositionError, TextTypeError, TokTierError
+from toktier.errors import CheckpointError, OptionError, PositionTypeError, TextTypeError, TokTierError
 
 TOK = toktier.load("qwen3")
 TEXT = "Hello world, it's 12345"
@@ -137,7 +137,7 @@ def test_a_role_that_is_no_word() -> None:
 def test_what_the_errors_say() -> None:
     with pytest.raises(TextTypeError, match=r"text of a session must be a str, not bytes; decode it first"):
         session().append(b"x")  # type: ignore[arg-type]
-    with pytest.raises(PositionError, match=r"start must be an integer, not 1\.5 \(float\)"):
+    with pytest.raises(PositionTypeError, match=r"start must be an integer, not 1\.5 \(float\)"):
         session().edit(1.5, 2, "")  # type: ignore[arg-type]
     with pytest.raises(CheckpointError, match=r"what its checkpoint\(\) gave, not to str"):
         session().restore("x")  # type: ignore[arg-type]

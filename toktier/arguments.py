@@ -6,7 +6,7 @@ import operator
 from collections.abc import Collection
 from typing import Any
 
-from .errors import OptionError, PositionError, TextTypeError
+from .errors import OptionError, PositionTypeError, TextTypeError
 
 
 def check_text(text: object, what: str = "the text") -> None:
@@ -30,12 +30,12 @@ def check_special(special: object) -> None:
 def position(value: Any, what: str) -> int:
     """``value`` as an integer, for which numpy's integers may stand too.
 
-    Raises :class:`~toktier.errors.PositionError` if it is none.
+    Raises :class:`~toktier.errors.PositionTypeError` if it is none.
     """
     try:
         return operator.index(value)
     except TypeError:
-        raise PositionError(f"{what} must be an integer, not {value!r} ({type(value).__name__})") from None
+        raise PositionTypeError(f"{what} must be an integer, not {value!r} ({type(value).__name__})") from None
 
 
 def check_natural(name: str, value: Any, least: int = 0) -> int | None:

@@ -80,6 +80,10 @@ class PositionError(TokTierError, IndexError):
     """A position or a range lies outside the text, or outside the ids, of a session."""
 
 
+class PositionTypeError(PositionError, TypeError):
+    """A position in a session is not an integer."""
+
+
 class CheckpointError(TokTierError, ValueError):
     """A checkpoint was taken under another tokenizer or with other settings than those of the session."""
 
