@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from .chat.session import ChatSession
     from .decoding import StreamDecoder
     from .explanation import Explanation
-    from .sessions.session import Patch, Session
+    from .sessions.patch import Patch
+    from .sessions.session import Session
     from .sessions.store import SessionStore
     from .tokenizer import Encoding, Tokenizer
 
@@ -56,7 +57,7 @@ _LAZY = {
     "ChatSession": "chat.session",
     "Encoding": "tokenizer",
     "Explanation": "explanation",
-    "Patch": "sessions.session",
+    "Patch": "sessions.patch",
     "Session": "sessions.session",
     "SessionStore": "sessions.store",
     "StreamDecoder": "decoding",

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from ..errors import BackendUnsupportedError
 from ..segments import NO_IDS, NO_POSITIONS, PreparedText
+from ..sessions.ids import IdBuffer
+from ..sessions.patch import Patch, smallest
 from .literals import ChatLiterals
 from .provenance import origins
 
 if TYPE_CHECKING:
-    from ..sessions import Patch
     from ..tokenizer import Tokenizer
 
 
@@ -30,8 +31,6 @@ class GuardedText:
     """
 
     def __init__(self, tokenizer: Tokenizer, written: str) -> None:
-        from ..sessions.ids import IdBuffer
-
         pipeline = tokenizer._compiled.pipeline
         self._tokenizer = tokenizer
         self._literals = ChatLiterals(pipeline.added_tokens, written)
@@ -64,7 +63,6 @@ class GuardedText:
 
     def update(self, rendered: str) -> Patch:
         """Make the text ``rendered``, a traced string (see :mod:`~toktier.chat.provenance`)."""
-        from ..sessions.session import _smallest
         from ..tokenizer import _own_errors
 
         text = str.__str__(rendered)
@@ -80,7 +78,7 @@ class GuardedText:
         path = "unchanged" if not new and not removed else "tail" if not last else "edit"
         if path == "tail" and not removed:
             path = "append"
-        patch = _smallest(self._ids.read(start, start + removed), start, removed, fresh, path)
+        patch = smallest(self._ids.read(start, start + removed), start, removed, fresh, path)
         self._ids.replace(patch.start, patch.removed, patch.ids)
         self._counts[first : len(self._counts) - last] = map(len, new)
         self._items, self.text = items, text

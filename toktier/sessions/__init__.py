@@ -1,5 +1,6 @@
 """Sessions: texts that grow and change, with ids whose cost follows the change."""
 
-from .session import Checkpoint, Counters, Patch, Session
+from .patch import Patch
+from .session import Checkpoint, Counters, Session
 
 __all__ = ["Checkpoint", "Counters", "Patch", "Session"]

@@ -7,9 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .patch import Patch
 from .persistence import Change, Head, Record, Write
 from .prefixes import Marks, marks
-from .session import Patch, Session
+from .session import Session
 from .text import BlockText, _common_prefix, _common_suffix
 
 if TYPE_CHECKING:

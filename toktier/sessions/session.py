@@ -17,7 +17,8 @@ from . import repair
 from .anchors import Anchors
 from .engine import Engine
 from .ids import IdBuffer
-from .repair import Seam, Splice, State, same
+from .patch import Patch, smallest
+from .repair import Seam, Splice, State
 from .search import search
 from .text import BlockText
 
@@ -25,34 +26,6 @@ if TYPE_CHECKING:
     from ..tokenizer import Special, Tokenizer
 
 _TEXT = "the text of a session"  # in messages
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """A change of an id sequence: ``ids[start : start + removed] = patch.ids``.
-
-    It is as small as can be: ``start`` ids are as they were, which is what a cache of prefixes wants to know.
-    ``ids``: uint32 (n,), the caller's own.  ``path`` says how it was got:
-
-    ``"unchanged"``
-        The text is the same.
-    ``"append"``, ``"tail"``, ``"edit"``
-        The end was continued; the end was replaced; something in the middle was.  The engine saw the change
-        and what lies between it and the nearest certified cuts.
-    ``"search"``
-        The same as the first two, by the other strategy.
-    ``"restore"``
-        A checkpoint was put back.
-    ``"widened"``
-        The stored ids did not fit the stored text close to the change; more was encoded again.
-    ``"whole: …"``
-        The whole text was encoded, for the reason given.
-    """
-
-    start: int
-    removed: int
-    ids: NDArray[np.uint32]
-    path: str
 
 
 @dataclass(slots=True)
@@ -249,7 +222,7 @@ class Session:
         self._check_checkpoint(checkpoint)
         text, ids = checkpoint.text, checkpoint.ids
         state = State(text, IdBuffer(ids, shared=True), checkpoint.anchors, checkpoint.seam)
-        patch = _smallest(self._state.ids.read(0, self.count), 0, self.count, ids, "restore")
+        patch = smallest(self._state.ids.read(0, self.count), 0, self.count, ids, "restore")
         self._state = state
         self._counters.restores += 1
         return patch
@@ -307,7 +280,7 @@ class Session:
     def _apply(self, splice: Splice) -> Patch:
         ids = self._state.ids
         stored = ids.read(splice.token, splice.token + splice.removed)
-        patch = _smallest(stored, splice.token, splice.removed, splice.fresh, splice.path)
+        patch = smallest(stored, splice.token, splice.removed, splice.fresh, splice.path)
         ids.replace(patch.start, patch.removed, patch.ids)
         self._state = State(splice.text, ids, splice.anchors, splice.seam)
         if splice.widenings:
@@ -354,16 +327,3 @@ class Session:
                 f"special tokens in the checkpoint's text were taken for {checkpoint.special!r}, and this session "
                 f"takes them for {self._engine.special!r}"
             )
-
-
-def _smallest(stored: NDArray[np.uint32], start: int, removed: int, fresh: NDArray[np.uint32], path: str) -> Patch:
-    """The patch without the ids that are the same at either end."""
-    if same(stored, fresh[:removed]):  # as is usual
-        return Patch(start + removed, 0, fresh[removed:], path)
-    shorter = min(len(stored), len(fresh))
-    differ = stored[:shorter] != fresh[:shorter]
-    before = int(differ.argmax()) if differ.any() else shorter
-    shorter -= before
-    differ = stored[len(stored) - shorter :] != fresh[len(fresh) - shorter :]
-    after = int(differ[::-1].argmax()) if differ.any() else shorter
-    return Patch(start + before, removed - before - after, fresh[before : len(fresh) - after], path)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .session import Checkpoint, Counters, Patch, Session
+from .patch import Patch
+from .session import Checkpoint, Counters, Session
 
 if TYPE_CHECKING:
     from .entries import Entry
