@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import adversarial
 import numpy as np
 import pytest
-from conftest import reference, tokenizers
+from conftest import artifact, reference, tokenizers
 from judge import assert_ids, assert_same, engine, literals
+from tokenizers import Tokenizer as HuggingFace
 
 import toktier
+from toktier.artifact import Artifact
 from toktier.errors import LoneSurrogateError, MissingDependencyError, OptionError
 from toktier.tokenizer import Tokenizer
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
 from toktier.backends.jax import backend as module  # noqa: E402
-from toktier.backends.jax import pipeline, transfers  # noqa: E402
+from toktier.backends.jax import delivering, pipeline, transfers  # noqa: E402
 
 SIZES = (1 << 13,)
 LONG = "pieces that are too long for the device"
+STRETCHES = "stretches that were not in normal form"
+MANY = "texts that were not in normal form in many places"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small_buckets() -> Iterator[None]:
-    """One small size, since each takes seconds to compile."""
+    """One small size, since each takes seconds to compile; normal forms are checked as on an accelerator."""
     patch = pytest.MonkeyPatch()
     patch.setattr(module, "BUCKETS", SIZES)
+    patch.setattr(module.JaxBackend, "checks", property(lambda self: self._inert is not None))
     yield
     patch.undo()
 
@@ -59,7 +66,7 @@ def assert_all(name: str, texts: Sequence[str]) -> None:
     for batch in fitting(texts):
         assert_same(name, batch, ["jax"])
     fell_back = found.reasons - before
-    assert set(fell_back) <= {LONG}, fell_back
+    assert set(fell_back) <= {LONG, STRETCHES, MANY}, fell_back
 
 
 # --- embedded tokenizers ---------------------------------------------------------------
@@ -141,6 +148,91 @@ def test_battery_campaign(name: str, seed: int) -> None:
         assert_ids(tok, reference(name), batch, ["jax"])
 
 
+# --- normal forms ------------------------------------------------------------------------
+
+#: Marks (ordered by the engine, newly assigned ones, one that is first of a pair), jamo and characters that a form
+#: takes apart or replaces; and others that compose with what stands before.
+ACTIVE = (
+    *("\u0301", "\u0323", "\u0898", "\u093c", "\u0345", "\u0334", "\u3099", "\u1acf", "\U0001e08f", "\U0001e4ec"),
+    *("\u1112", "\u1161", "\u11ab", "\uac00\u11a8", "\u212b", "\u2126", "\u0344", "\u0958", "\ufb1d"),
+    *("\U00011099\U000110ba", "e\u0301", "e\u0323\u0301"),
+)
+
+
+def scattered(text: str, insertions: Sequence[str], count: int, seed: int) -> str:
+    """``text`` with some of ``insertions`` at random places."""
+    random = np.random.default_rng(seed)
+    places = np.sort(random.integers(0, len(text) + 1, count)).tolist()
+    chosen = random.integers(0, len(insertions), count).tolist()
+    parts = [text[start:stop] for start, stop in pairwise([0, *places, len(text)])]
+    return "".join(part + insertions[i] for part, i in zip(parts, [*chosen, 0], strict=True))
+
+
+def with_nfc(name: str) -> tuple[Tokenizer, HuggingFace]:
+    """A tokenizer with NFC as its normalizer, and its reference."""
+    data = json.dumps(artifact(name).document() | {"normalizer": {"type": "NFC"}})
+    return Tokenizer(Artifact.from_bytes(data.encode(), name)), HuggingFace.from_str(data)
+
+
+def assert_normalized(tok: Tokenizer, judge: HuggingFace, seeds: range) -> None:
+    """Texts with few and with many characters that NFC may change, alone, on the device and in batches."""
+    backend = tok._jax()
+    insertions = (*ACTIVE, *literals(tok.name)[:4], "\n\n", "  ")
+    texts = [
+        scattered("The quick brown fox, 12345 \u00e9t\u00e9s.\n" * 40, insertions, n, i)
+        for i in seeds
+        for n in (1, 9, 800)
+    ]
+    for text in texts:
+        expected = judge.encode(text).ids
+        assert tok.encode(text, backend="jax") == expected
+        assert tok.encode_to_device(text).tolist() == expected
+    assert {STRETCHES, MANY} <= set(backend.reasons) <= {STRETCHES, MANY, LONG}
+    for batch in fitting(texts):
+        assert tok.encode_batch(batch, backend="jax") == [judge.encode(text).ids for text in batch]
+
+
+def test_normal_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    tok = Tokenizer(engine("qwen3")._artifact)
+    tok._jax()._compiled = jax_backend("qwen3")._compiled
+    assert_normalized(tok, reference("qwen3"), range(3))
+    tok._jax().reasons.clear()
+    monkeypatch.setattr(module, "_FEW", 1 << 20)  # stretch by stretch, however many there are
+    texts = [
+        scattered(text, ACTIVE, 2, i) for i, text in enumerate(adversarial.battery(literals("qwen3"), 3, 400))
+    ]
+    for batch in fitting(texts):
+        assert tok.encode_batch(batch, backend="jax") == [reference("qwen3").encode(text).ids for text in batch]
+    assert set(tok._jax().reasons) == {STRETCHES}
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", ["qwen3", "deepseek-v3", "gpt-oss"])
+def test_normal_forms_campaign(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tok, judge = with_nfc(name)
+    assert_normalized(tok, judge, range(40))
+    monkeypatch.setattr(module, "_FEW", 1 << 20)
+    texts = [
+        scattered(text, ACTIVE, i % 4, i) for i, text in enumerate(adversarial.battery(literals(name), 4, 50_000))
+    ]
+    for batch in fitting(texts):
+        assert tok.encode_batch(batch, backend="jax") == [judge.encode(text).ids for text in batch]
+
+
+def test_added_tokens_that_compose() -> None:
+    """A token that holds a character that composes may be one no more: then the host normalizes first."""
+    for content, told in (("word", True), ("\u0301x", False)):
+        added = {"id": 50257, "content": content, "normalized": True, "special": False}
+        flags = dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+        document = artifact("gpt2").document()
+        document |= {"normalizer": {"type": "NFC"}, "added_tokens": [*document["added_tokens"], added | flags]}
+        data = json.dumps(document)
+        tok = Tokenizer(Artifact.from_bytes(data.encode(), "composing"))
+        assert tok._jax().checks is told
+    text = "e\u0301x e \u0301x"
+    assert tok.encode(text, backend="jax") == HuggingFace.from_str(data).encode(text).ids
+
+
 # --- the form for a GPU -----------------------------------------------------------------
 
 
@@ -187,18 +279,41 @@ def test_several_buckets() -> None:
     assert_edges(tok, (1 << 10, *SIZES))
 
 
+def test_lengths_are_not_compiled(caplog: pytest.LogCaptureFixture) -> None:
+    """As many ids as there are, without a compilation for each number of them, added tokens or not."""
+    tok = engine("gpt2")
+    texts = [f"{'several words, ' * n}<|endoftext|>" for n in range(1, 21)]
+    tok.encode_to_device(texts[0])
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        arrays = [tok.encode_to_device(text) for text in texts]
+        assert not [record for record in caplog.records if "Compiling" in record.message]
+        arrays[-1][:17].block_until_ready()
+        assert [record for record in caplog.records if "Compiling" in record.message]
+    assert [array.tolist() for array in arrays] == [reference("gpt2").encode(text).ids for text in texts]
+
+
+def test_part_of_an_array() -> None:
+    """It shares the memory of the whole, and keeps it."""
+    whole = jax.numpy.arange(100, dtype=np.int32)
+    for count in (0, 1, 99, 100):
+        part = delivering.first_of(whole, count)
+        assert part.shape == (count,) and part.tolist() == list(range(count))
+        if count:
+            assert part.unsafe_buffer_pointer() == whole.unsafe_buffer_pointer()
+        assert whole.shape == (100,)
+    del whole
+    assert part.tolist() == list(range(100)) and np.from_dlpack(part).tolist() == list(range(100))
+
+
 def test_padding_is_no_text() -> None:
     for size in SIZES:
         found = jax_backend("gpt2")._function(pipeline.encode, size)(np.full(size, 0xFE, np.uint8))
-        assert found.header.tolist() == [0, 0, 0]
+        assert found.header.tolist() == [0, 0, 0, 0]
 
 
-def test_transfers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bytes go to the device; the count with the first ids comes back, then the other ids."""
-    tok = engine("gpt2")
-    texts = ["A few words." * 3, "1 2 3 4 5 6 7 8 9 " * 300]
-    for text in texts:
-        tok.encode(text, backend="jax")
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The transfers that take place, by name."""
     calls: list[str] = []
     for name in ("to_device", "to_host"):
         original = getattr(transfers, name)
@@ -208,6 +323,15 @@ def test_transfers(monkeypatch: pytest.MonkeyPatch) -> None:
             return original(values)  # type: ignore[operator]
 
         monkeypatch.setattr(transfers, name, counted)
+    return calls
+
+
+def test_transfers(calls: list[str]) -> None:
+    """The bytes go to the device; the count with the first ids comes back, then the other ids."""
+    tok = engine("gpt2")
+    texts = ["A few words." * 3, "1 2 3 4 5 6 7 8 9 " * 300]
+    for text in texts:
+        tok.encode(text, backend="jax")
     for text, expected in zip(texts, (["to_host"], ["to_host"] * 2), strict=True):
         calls.clear()
         with jax.transfer_guard("disallow"):  # all others
@@ -216,6 +340,40 @@ def test_transfers(monkeypatch: pytest.MonkeyPatch) -> None:
     calls.clear()
     tok.encode_batch(texts, backend="jax")
     assert calls == ["to_device", "to_host", "to_host"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "delivered"),
+    [
+        (
+            "Na\u00efve \u4e2d\u6587 words. " * 40,
+            ["to_host"],
+            ["to_host", "to_device"],
+        ),  # in normal form, as can be told
+        ("cafe\u0301 " + "words " * 900, ["to_host"] * 2, ["to_host"] * 2 + ["to_device"]),
+        ("\u0e17\u0e35\u0e48 " * 300, ["to_host"], ["to_host", "to_device"]),  # in normal form, as the host finds
+        (
+            "cafe\u0301 " * 300,
+            ["to_host", "to_device", "to_host"],
+            ["to_host", "to_device", "to_host", "to_device"],
+        ),
+    ],
+)
+def test_transfers_for_normal_forms(
+    calls: list[str], text: str, expected: list[str], delivered: list[str]
+) -> None:
+    """At most two synchronizations, however much of a text is normalized."""
+    tok, judge = engine("qwen3"), reference("qwen3").encode(text).ids
+    tok.encode_to_device(text)  # compiles
+    for call, names in (
+        (lambda: tok.encode(text, backend="jax"), expected),
+        (lambda: tok.encode_to_device(text), delivered),
+    ):
+        calls.clear()
+        with jax.transfer_guard("disallow"):
+            ids = call()
+        assert calls == ["to_device", *names]
+        assert list(ids) == judge
 
 
 def test_very_long_pieces_go_to_the_host() -> None:
@@ -303,7 +461,7 @@ def test_auto_takes_an_accelerator_only(monkeypatch: pytest.MonkeyPatch) -> None
         assert tok._engine("a" * 14_999, None).name == "numpy"
         assert tok._engine("a", None).name == "python"
     text = "Words for the device. " * 700
-    monkeypatch.setattr(backend, "encode", lambda prepared: (np.array([7], np.uint32), np.empty(0, np.int64)))
+    monkeypatch.setattr(backend, "encode", lambda prepared, _: (np.array([7], np.uint32), np.empty(0, np.int64)))
     assert set(tok.encode(text)) == {7}
     with pytest.raises(OptionError):
         tok.warmup(threshold=-1)

@@ -13,10 +13,12 @@ from judge import engine
 
 from toktier.bpe import batch
 from toktier.bpe.tables import short_keys
+from toktier.normalization import inert_table
+from toktier.segments import PreparedText
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
-from toktier.backends.jax import bits, merging, pieces, symbols, utf8  # noqa: E402
+from toktier.backends.jax import assembling, bits, forms, merging, pieces, symbols, utf8  # noqa: E402
 from toktier.backends.jax.tables import NO_RANK, device_tables, find_ranks  # noqa: E402
 
 
@@ -49,6 +51,58 @@ def test_first_of_stretches(density: float) -> None:
         seen |= marks[place]
     found = bits.first_of_stretches(bits.pack(jax.numpy.asarray(marks)), bits.pack(jax.numpy.asarray(cuts)))
     assert (np.asarray(found) == np.asarray(bits.pack(jax.numpy.asarray(expected)))).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ids_in_place_of_others(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    ids = random.integers(0, 9, 60).astype(np.int32)
+    edges = np.sort(random.choice(61, 8, replace=False)).reshape(-1, 2)
+    fresh = [random.integers(100, 109, random.integers(0, 5)).astype(np.uint32) for _ in edges]
+    inside = np.flatnonzero(random.random(60) < 0.3)
+    singles = np.column_stack((inside, inside + 1))
+    own = [np.full(random.integers(0, 3), 200 + i, np.int32) for i in range(len(inside))]
+    spans, other = assembling.combined(edges, fresh, singles, own)
+    expected, places = [], {}
+    at = 0
+    while at < 60:
+        if at in edges[:, 0]:
+            number = edges[:, 0].tolist().index(at)
+            expected += fresh[number].tolist()
+            at = int(edges[number, 1])
+        elif at in inside:
+            expected += own[inside.tolist().index(at)].tolist()
+            at += 1
+        else:
+            places[at] = len(expected)
+            expected.append(int(ids[at]))
+            at += 1
+    assert assembling.replaced(ids, spans, other).tolist() == expected
+    assert assembling.moved(np.array([*places]), spans, other).tolist() == [*places.values()]
+
+
+def test_positions() -> None:
+    """Bytes and characters, where added tokens of several characters are one byte."""
+    text = "a\u00e9<|x|>\u4e2d\u6587<y>\U0001f600z"
+    starts, stops = np.array([2, 9]), np.array([7, 12])
+    prepared = PreparedText(text, starts, stops, np.array([1, 2], np.uint32), True)
+    data = b"a\xc3\xa9\xff" + "\u4e2d\u6587".encode() + b"\xff" + "\U0001f600z".encode()
+    positions = assembling.Positions(data, prepared)
+    characters = np.array([0, 1, 2, 7, 8, 9, 12, 13, 14])
+    places = np.array([0, 1, 3, 4, 7, 10, 11, 15, 16])
+    assert positions.characters(places).tolist() == characters.tolist()
+    assert positions.bytes(characters).tolist() == places.tolist()
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFKD"])
+def test_active_characters(form: str) -> None:
+    inert = inert_table(form)
+    data = padded(texts(), 1 << 15)
+    found = jax.jit(lambda data, table: forms.active(utf8.decode(data), table))(data, forms.active_table(inert))
+    expected = ~inert[[*map(ord, texts())]]
+    first = (data & 0xC0 != 0x80) & (data != utf8.PADDING)
+    assert np.asarray(found)[first].tolist() == expected.tolist() and expected.any()
+    assert not np.asarray(found)[~first].any()
 
 
 # --- from bytes to symbols ---------------------------------------------------------------

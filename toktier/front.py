@@ -36,6 +36,9 @@ class Front:
 
     ``unsupported`` is a reason why this artifact's added tokens cannot be found exactly
     here (the reference must then do the whole work), or None.
+
+    ``told_by_text``: whether a text in normal form can be told by its characters outside of added tokens, even
+    if these are looked for before it is normalized.
     """
 
     def __init__(self, pipeline: Pipeline, *, inert: Mapping[str, NDArray[np.bool_]] | None = None) -> None:
@@ -44,6 +47,10 @@ class Front:
         if has_prefix(pipeline.normalizer):
             self._continuing = TextNormalizer(without_prefix(pipeline.normalizer), inert=inert)
         tokens = [token for token in pipeline.added_tokens if token.content]
+        # a token with a character that composes might be one no more once the character has done so
+        self.told_by_text = all(
+            self.normalizer.leaves_alone(token.content) for token in tokens if token.normalized
+        )
         self._given = AddedTokenMatcher([token for token in tokens if not token.normalized])
         self._normalized = AddedTokenMatcher(
             [
@@ -60,16 +67,19 @@ class Front:
         if self.unsupported is None and self._normalized.uses(HIDDEN):
             self.unsupported = f"an added token contains the noncharacter {HIDDEN!r}"
 
-    def prepare(self, text: str, *, skip_special: bool = False, continuing: bool = False) -> PreparedText:
+    def prepare(
+        self, text: str, *, skip_special: bool = False, continuing: bool = False, as_it_is: bool = False
+    ) -> PreparedText:
         """Extract added tokens and normalize.
 
         ``skip_special`` leaves special tokens in the text, as ``encode_special_tokens=True``
         of the reference does.  ``continuing``: the text goes on from a certified cut of an earlier one, so
-        nothing is put before it.  Only meaningful where ``unsupported`` is None.
+        nothing is put before it.  ``as_it_is``: the text is taken to be normalized.  Only meaningful where
+        ``unsupported`` is None.
         """
         found = self._given.find(text, skip_special=skip_special)
         normal = text
-        if not self.normalizer.is_identity:
+        if not (as_it_is or self.normalizer.is_identity):
             normal, found = self._normalize(text, found, continuing)
         if self._normalized:
             seen = self._normalized.find(hide(normal, found), skip_special=skip_special)

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     import tokenizers
 
     from .backends.jax.backend import JaxBackend
+    from .backends.jax.unchecked import Unchecked
     from .certificates.stream import StreamEncoder
     from .chat import ChatSession
     from .sessions import Session
@@ -301,12 +302,12 @@ class Tokenizer:
         self._check_backend("jax")
         backend, post = self._jax(), self._post
         with _own_errors(text):
-            prepared = self._prepare(text, special)
+            unchecked = self._unchecked((text,), special)
+            prepared = self._prepare(text, special, as_it_is=unchecked is not None)
             whole = backend.fits(prepared)
         if whole and post.unsupported is None and post.truncation is None and post.padding is None:
-            ids = backend.encode_on_device(prepared)
             around = (post.prefix, post.suffix) if add_special_tokens else ((), ())
-            return backend.surround(ids, *around)
+            return backend.encode_on_device(prepared, unchecked, *around)
         found = self.encode_to_numpy(text, add_special_tokens, special=special, backend="jax")
         return backend.put(found)
 
@@ -622,13 +623,22 @@ class Tokenizer:
     def _device_ids(self, text: str, special: Special, continuing: bool) -> NDArray[np.uint32]:
         """The same by the ``jax`` backend; texts that are too large for it are halved."""
         backend = self._jax()
-        prepared = self._prepare(text, special, continuing)
+        unchecked = self._unchecked((text,), special)
+        prepared = self._prepare(text, special, continuing, as_it_is=unchecked is not None)
         if not backend.fits(prepared):
             middle = self._cut(text, 0, len(text) // 2)
             if middle < len(text):
                 left = self._device_ids(text[:middle], special, continuing)
                 return np.concatenate((left, self._device_ids(text[middle:], special, True)))
-        return backend.encode(prepared)[0]
+        return backend.encode(prepared, unchecked)[0]
+
+    def _unchecked(self, texts: Sequence[str], special: Special) -> Unchecked | None:
+        """Texts that need not be normalized for the ``jax`` backend, which tells where they had to be; or None."""
+        if not self._jax().checks:
+            return None
+        from .backends.jax.unchecked import Unchecked
+
+        return Unchecked(texts, lambda text: self._prepare(text, special), self._cuts)
 
     def _reference_ids(self, text: str, special: Special, threads: int | None) -> NDArray[np.uint32]:
         """The model's ids by the reference, on all cores where the text can be cut."""
@@ -652,26 +662,31 @@ class Tokenizer:
             engine: Backend = self._backends["numpy"]
             if chosen == "jax" or (chosen == "auto" and self._for_device(together)):
                 engine = self._jax()
+            unchecked = self._unchecked(texts, special) if engine.name == "jax" else None
             prepared = []
             for text in texts:
                 with _own_errors(text):
-                    prepared.append(self._prepare(text, special))
+                    prepared.append(self._prepare(text, special, as_it_is=unchecked is not None))
                     text.encode("utf-8")
             joined, seams = batching.join(prepared)
             if engine.name == "jax" and not self._jax().fits(joined):
                 half = len(texts) // 2
                 left = self._encode_group(texts[:half], special, backend, wanted)
                 return left + self._encode_group(texts[half:], special, backend, wanted)
-            return batching.split(*engine.encode(joined), seams)
-        found = []
+            found = engine.encode(joined) if unchecked is None else self._jax().encode(joined, unchecked)
+            return batching.split(*found, seams)
+        alone = []
         for text in texts:
             with _own_errors(text):
                 parts = list(self._parts(text, special, backend, wanted, 1))
-            found.append(np.concatenate(parts) if parts else NO_IDS)
-        return found
+            alone.append(np.concatenate(parts) if parts else NO_IDS)
+        return alone
 
-    def _prepare(self, text: str, special: Special, continuing: bool = False) -> PreparedText:
-        return self._front.prepare(text, skip_special=special == "text", continuing=continuing)
+    def _prepare(
+        self, text: str, special: Special, continuing: bool = False, *, as_it_is: bool = False
+    ) -> PreparedText:
+        skip = special == "text"
+        return self._front.prepare(text, skip_special=skip, continuing=continuing, as_it_is=as_it_is)
 
     def _raise_special(self, text: str, base: int = 0) -> None:
         """Raise for the first special token that the reference would find in ``text``.
@@ -722,7 +737,9 @@ class Tokenizer:
                 import_jax()
                 from .backends.jax.backend import JaxBackend
 
-                found = JaxBackend(engine.split, self._pieces, self._backends["numpy"])
+                form = _form(self._compiled.pipeline.normalizer) if self._front.told_by_text else None
+                inert = self._compiled.inert[form] if form else None
+                found = JaxBackend(engine.split, self._pieces, self._backends["numpy"], inert)
                 self._backends = {**self._backends, "jax": found}
             return cast("JaxBackend", self._backends["jax"])
 

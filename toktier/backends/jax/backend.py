@@ -10,32 +10,37 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import batching
 from ...bpe.pieces import PieceEncoder
 from ...compiled import Split
 from ...segments import NO_IDS, NO_POSITIONS, PreparedText
 from ..base import Backend
 from . import transfers
+from .assembling import Positions, combined, marked, moved, replaced
+from .delivering import ADDED_TOKEN, finished, first_of
+from .forms import active_table
 from .pieces import whole_tables
-from .pipeline import ADDED_TOKEN, LEFT, Encoded, Sizes, Tables, encode, starts_of
+from .pipeline import LEFT, Encoded, Sizes, Tables, encode, starts_of
 from .splitting import LONGEST_LANE, split_tables
 from .symbols import symbol_tables
 from .tables import device_tables
+from .unchecked import Unchecked
 from .utf8 import ADDED, PADDING
 
 #: The sizes that texts are padded to, in bytes.
 BUCKETS = tuple(1 << bits for bits in (12, 14, 16, 18, 19, 20, 21, 22, 23))
 #: The largest of them where the device is the processor: a larger one gains nothing there.
 _LARGEST_ON_CPU = 1 << 20
+#: So many characters that may not be in normal form are looked at one by one; of more, the whole text is.
+_FEW = 256
 #: Requests at a time; one more finds the device busy.
 _QUEUE = 8
 
@@ -53,16 +58,24 @@ class _Refused(Exception):
 class JaxBackend:
     """See :class:`~toktier.backends.base.Backend`.
 
-    ``instead`` encodes what the device cannot.  ``reasons`` counts, in words, why it had to.
+    ``instead`` encodes what the device cannot.  ``reasons`` counts, in words, why it had to.  ``inert``: the
+    characters that the normalizer's one Unicode form leaves alone (:func:`~toktier.normalization.inert_table`);
+    None where the normalizer is none or more.
     """
 
     name = "jax"
 
     def __init__(
-        self, split: Split, pieces: PieceEncoder, instead: Backend, buckets: tuple[int, ...] | None = None
+        self,
+        split: Split,
+        pieces: PieceEncoder,
+        instead: Backend,
+        inert: NDArray[np.bool_] | None = None,
+        buckets: tuple[int, ...] | None = None,
     ) -> None:
         self.reasons: Counter[str] = Counter()
         self._split = split
+        self._inert = inert
         self._pieces = pieces
         self._instead = instead
         self._buckets = buckets
@@ -86,20 +99,38 @@ class JaxBackend:
         """Whether a text is small enough to be encoded in one go; UnicodeEncodeError for a lone surrogate."""
         return 4 * len(text.text) <= self.largest or len(text.text.encode("utf-8")) <= self.largest
 
-    def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    def encode(
+        self, text: PreparedText, unchecked: Unchecked | None = None
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """See :meth:`~toktier.backends.base.Backend.encode`.
+
+        ``unchecked``: that ``text`` is in normal form is yet to be seen; only where :attr:`checks` is true.  Of an
+        added token in a stretch that was not, the index is without meaning.
+        """
         if not text.text:
             return NO_IDS, NO_POSITIONS
         data = _bytes(text)
-        return self._or_instead(lambda: self._encode(data, text.ids), lambda: self._instead.encode(text))
+        return self._or_instead(
+            lambda: self._collected(data, text, unchecked),
+            lambda: self._instead.encode(text if unchecked is None else unchecked.normalized()),
+        )
 
-    def encode_on_device(self, text: PreparedText) -> jax.Array:
-        """The ids in device memory, int32 of shape (tokens,)."""
+    def encode_on_device(
+        self,
+        text: PreparedText,
+        unchecked: Unchecked | None = None,
+        prefix: Sequence[int] = (),
+        suffix: Sequence[int] = (),
+    ) -> jax.Array:
+        """The ids in device memory, int32 of shape (tokens,), with others before and after them."""
         if not text.text:
-            return jnp.zeros(0, jnp.int32)
+            return self.put(NO_IDS, prefix, suffix)
         data = _bytes(text)
         return self._or_instead(
-            lambda: self._encode_on_device(data, text.ids),
-            lambda: self.put(self._instead.encode(text)[0]),
+            lambda: self._delivered(data, text, unchecked, prefix, suffix),
+            lambda: self.put(
+                self._instead.encode(text if unchecked is None else unchecked.normalized())[0], prefix, suffix
+            ),
         )
 
     def piece_starts(self, text: PreparedText) -> NDArray[np.int64]:
@@ -108,16 +139,11 @@ class JaxBackend:
         data = _bytes(text)
         return self._or_instead(lambda: self._starts(data, text), lambda: self._instead.piece_starts(text))
 
-    def put(self, ids: NDArray[np.uint32]) -> jax.Array:
+    def put(self, ids: NDArray[np.uint32], prefix: Sequence[int] = (), suffix: Sequence[int] = ()) -> jax.Array:
         """Ids from the host, as :meth:`encode_on_device` gives them."""
-        return transfers.to_device(jnp.asarray(ids.astype(np.int32)))
-
-    def surround(self, ids: jax.Array, prefix: Sequence[int], suffix: Sequence[int]) -> jax.Array:
-        """Ids in device memory with others before and after them."""
-        if not prefix and not suffix:
-            return ids
-        before, after = transfers.to_device((np.array(prefix, np.int32), np.array(suffix, np.int32)))
-        return jnp.concatenate((before, ids, after))
+        whole: Any = np.concatenate((_int32(prefix), ids.view(np.int32), _int32(suffix)))
+        found: jax.Array = transfers.to_device(whole)
+        return found
 
     @property
     def accelerated(self) -> bool:
@@ -126,6 +152,11 @@ class JaxBackend:
             return transfers.platform() != "cpu"
         except RuntimeError:  # no device at all, which the first text will tell
             return False
+
+    @cached_property
+    def checks(self) -> bool:
+        """Whether the device tells if a text is in normal form; the processor is faster at that without XLA."""
+        return self._inert is not None and self.accelerated
 
     def warm_up(self, up_to: int | None = None) -> None:
         """Put the tables on the device and compile for all sizes up to the first that holds ``up_to`` bytes."""
@@ -144,6 +175,7 @@ class JaxBackend:
                 whole_tables(pieces),
                 symbol_tables(pieces.first),
                 device_tables(pieces.merges),
+                active_table(self._inert) if self.checks and self._inert is not None else None,
             )
         )
 
@@ -182,7 +214,7 @@ class JaxBackend:
                 what = "the kernels do" if sizes.kernels else "it does"
                 reason = f"{what} not compile: {_reason(problem)}"
                 if sizes.kernels:
-                    self.reasons[reason] += 1
+                    self._count(reason)
 
         def refuse(data: jax.Array) -> Any:
             raise _Refused(reason)
@@ -199,84 +231,191 @@ class JaxBackend:
 
     def _or_instead(self, on_device: Callable[[], Result], instead: Callable[[], Result]) -> Result:
         if not self._room.acquire(blocking=False):
-            return self._count("the device is busy", instead)
+            return self._leave("the device is busy", instead)
         try:
             return on_device()
         except _Refused as problem:
-            return self._count(str(problem), instead)
+            return self._leave(str(problem), instead)
         except (RuntimeError, MemoryError) as problem:  # what JAX raises: no device, no memory, no compiler
-            return self._count(_reason(problem), instead)
+            return self._leave(_reason(problem), instead)
         finally:
             self._room.release()
 
-    def _count(self, reason: str, instead: Callable[[], Result]) -> Result:
-        with self._lock:
-            self.reasons[reason] += 1
+    def _leave(self, reason: str, instead: Callable[[], Result]) -> Result:
+        self._count(reason)
         return instead()
+
+    def _count(self, reason: str, times: int = 1) -> None:
+        with self._lock:
+            self.reasons[reason] += times
 
     # --- one text -----------------------------------------------------------------------
 
-    def _encode(self, data: bytes, added: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    def _collected(
+        self, data: bytes, text: PreparedText, unchecked: Unchecked | None
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """The ids on the host: what comes of them with their number, then the rest and what corrects them."""
         found: Encoded = self._run(encode, data)
         header, first = transfers.to_host((found.header, found.parts[0]))
-        count, left, longest = header.tolist()
-        _check(longest)
-        filled = -(-count // len(first))
-        rest = transfers.to_host(found.parts[1:filled]) if filled > 1 else ()
-        ids = np.concatenate((first, *rest))[:count]
-        if left:
-            ids = self._with_left(ids, data, found, filled)
-        places = np.flatnonzero(ids == ADDED_TOKEN) if len(added) else NO_POSITIONS
-        ids = ids.view(np.uint32)
-        ids[places] = added
-        return ids, places
+        counts = Counts(*header.tolist())
+        normal, unchecked = self._normal(counts, text, unchecked)
+        if normal is not None:
+            return self._at_once(normal)
+        _check(counts)
+        filled = counts.parts(len(first))
+        wanted = (found.parts[1:filled], *_for_corrections(found, counts, unchecked))
+        rest, places, active = transfers.to_host(wanted) if filled > 1 or any(map(len, wanted)) else wanted
+        return self._assembled(Fetched(counts, (first, *rest), places, active), data, text, unchecked)
 
-    def _with_left(self, ids: NDArray[np.int32], data: bytes, found: Encoded, filled: int) -> NDArray[np.int32]:
-        """The ids with those of the pieces in them that the device left to the host."""
-        begins = np.append(np.concatenate(transfers.to_host(found.places[:filled]))[: len(ids)], len(data))
-        at = np.flatnonzero(ids == LEFT)
-        spans = zip(begins[at].tolist(), begins[at + 1].tolist(), strict=True)
-        pieces = [data[start:stop].decode("utf-8") for start, stop in spans]
-        self._count_left(len(pieces))
-        fresh = [np.frombuffer(encoded, np.int32) for encoded in self._pieces.encode(pieces)]
-        parts = [ids[: at[0]]]
-        for own, (start, stop) in zip(fresh, pairwise([*at.tolist(), len(ids)]), strict=True):
-            parts += [own, ids[start + 1 : stop]]
-        return np.concatenate(parts)
-
-    def _count_left(self, count: int) -> None:
-        with self._lock:
-            self.reasons["pieces that are too long for the device"] += count
-
-    def _encode_on_device(self, data: bytes, added: NDArray[np.uint32]) -> jax.Array:
+    def _at_once(self, normal: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """The same of a text in normal form, with one synchronization: everything is fetched."""
+        data = _bytes(normal)
         found: Encoded = self._run(encode, data)
-        count, left, longest = transfers.to_host(found.header).tolist()
-        _check(longest)
-        if left:
-            raise _Refused("pieces that are too long for the device")
-        ids = jnp.concatenate(found.parts)[:count]
-        if len(added):
-            places = jnp.nonzero(ids == ADDED_TOKEN, size=len(added))[0]
-            ids = ids.at[places].set(transfers.to_device(added.view(np.int32)))
-        return ids
+        header, parts, places = transfers.to_host((found.header, found.parts, found.places))
+        counts = Counts(*header.tolist())
+        _check(counts)
+        return self._assembled(Fetched(counts, parts, places, NO_MARKS), data, normal, None)
+
+    def _delivered(
+        self,
+        data: bytes,
+        text: PreparedText,
+        unchecked: Unchecked | None,
+        prefix: Sequence[int],
+        suffix: Sequence[int],
+    ) -> jax.Array:
+        """The ids on the device; those that may have to be corrected take the way by the host."""
+        found: Encoded = self._run(encode, data)
+        counts = Counts(*transfers.to_host(found.header).tolist())
+        normal, unchecked = self._normal(counts, text, unchecked)
+        if normal is not None:
+            return self.put(self._at_once(normal)[0], prefix, suffix)
+        _check(counts)
+        if counts.left or unchecked is not None:
+            parts = found.parts[: counts.parts(len(found.parts[0]))]
+            fetched = transfers.to_host((parts, *_for_corrections(found, counts, unchecked)))
+            ids, _ = self._assembled(Fetched(counts, *fetched), data, text, unchecked)
+            return self.put(ids, prefix, suffix)
+        added = np.zeros(_padded(len(text.ids)), np.int32)
+        added[: len(text.ids)] = text.ids
+        others = transfers.to_device((added, _int32(prefix), _int32(suffix)))
+        whole = finished(found.parts, found.header, *others)
+        return first_of(whole, counts.tokens + len(prefix) + len(suffix))
+
+    def _normal(
+        self, counts: Counts, text: PreparedText, unchecked: Unchecked | None
+    ) -> tuple[PreparedText | None, Unchecked | None]:
+        """The whole text in normal form, if it was not and there is much to look at.
+
+        Then ``unchecked``, if there is something to look at, but not much.
+        """
+        if unchecked is None or counts.unsure == 0:
+            return None, None
+        if counts.unsure <= _FEW:
+            return None, unchecked
+        normal = unchecked.normalized()
+        if normal.text == text.text:
+            return None, None
+        self._count("texts that were not in normal form in many places")
+        return normal, None
+
+    def _assembled(
+        self, fetched: Fetched, data: bytes, text: PreparedText, unchecked: Unchecked | None
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """The ids and the indices of the added tokens' ones, from all that the device gave."""
+        counts = fetched.counts
+        ids = np.concatenate(fetched.parts)[: counts.tokens]
+        added = np.flatnonzero(ids == ADDED_TOKEN) if len(text.ids) else NO_POSITIONS
+        ids[added] = text.ids.view(np.int32)
+        if counts.left or unchecked is not None:
+            begins = np.append(np.concatenate(fetched.places)[: counts.tokens], len(data))
+            spans, fresh = self._left(ids, begins, data)
+            if unchecked is not None:
+                positions, places = Positions(data, text), marked(fetched.active)
+                spans, fresh = combined(*self._changed(begins, places, positions, unchecked), spans, fresh)
+            ids, added = replaced(ids, spans, fresh), moved(added, spans, fresh)
+        return ids.view(np.uint32), added
+
+    def _left(
+        self, ids: NDArray[np.int32], begins: NDArray[np.int32], data: bytes
+    ) -> tuple[NDArray[np.int64], list[NDArray[Any]]]:
+        """The pieces that the device left to the host: the spans of their stand-ins, and their ids."""
+        at = np.flatnonzero(ids == LEFT)
+        bounds = zip(begins[at].tolist(), begins[at + 1].tolist(), strict=True)
+        pieces = [data[start:stop].decode("utf-8") for start, stop in bounds]
+        if pieces:
+            self._count("pieces that are too long for the device", len(pieces))
+        fresh = [np.frombuffer(encoded, np.int32) for encoded in self._pieces.encode(pieces)]
+        return np.column_stack((at, at + 1)), fresh
+
+    def _changed(
+        self, begins: NDArray[np.int32], active: NDArray[np.int64], positions: Positions, unchecked: Unchecked
+    ) -> tuple[NDArray[np.int64], list[NDArray[Any]]]:
+        """The stretches that were not in normal form: the spans of their ids, and those that are right."""
+        stretches, prepared = unchecked.changed(positions.characters(active))
+        if not stretches:
+            return np.empty((0, 2), np.int64), []
+        self._count("stretches that were not in normal form", len(stretches))
+        spans = np.searchsorted(begins, positions.bytes(np.array(stretches, np.int64)))
+        joined, seams = batching.join(prepared)
+        return spans, list(batching.split(*self._instead.encode(joined), seams))
 
     def _starts(self, data: bytes, text: PreparedText) -> NDArray[np.int64]:
         words, longest = transfers.to_host(self._run(starts_of, data))
-        _check(int(longest))
-        begins = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
-        buffer = np.frombuffer(data, np.uint8)
-        starts = np.cumsum((buffer & 0xC0) != 0x80)[begins] - 1
-        # an added token is one byte of `data`, but as many characters as it has
-        grown = text.stops - text.starts - 1
-        shrunk = text.starts - (np.cumsum(grown) - grown)
-        before = np.searchsorted(shrunk, starts)
-        found: NDArray[np.int64] = starts + np.append(0, np.cumsum(grown))[before]
-        return found
+        _check(Counts(0, 0, int(longest), 0))
+        return Positions(data, text).characters(marked(words))
 
 
-def _check(longest: int) -> None:
-    if longest > LONGEST_LANE:
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """See ``header`` of :class:`~.pipeline.Encoded`."""
+
+    tokens: int
+    left: int
+    longest: int
+    unsure: int
+
+    def parts(self, size: int) -> int:
+        """How many arrays of ``size`` ids hold any."""
+        return -(-self.tokens // size)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What of :class:`~.pipeline.Encoded` is needed, on the host."""
+
+    counts: Counts
+    parts: Sequence[NDArray[np.int32]]
+    places: Sequence[NDArray[np.int32]]
+    active: NDArray[np.uint32]
+
+
+NO_MARKS: NDArray[np.uint32] = np.empty(0, np.uint32)
+
+
+def _for_corrections(found: Encoded, counts: Counts, unchecked: Unchecked | None) -> tuple[Any, Any]:
+    """What is needed besides the ids if some are wrong: where they begin, and the characters to be looked at."""
+    places = found.places[: counts.parts(len(found.places[0]))]
+    if unchecked is None:
+        return (places if counts.left else ()), NO_MARKS
+    return places, found.active
+
+
+def _check(counts: Counts) -> None:
+    if counts.longest > LONGEST_LANE:
         raise _Refused(f"where pieces begin depends on more than {LONGEST_LANE} bytes in a row")
+
+
+def _padded(count: int) -> int:
+    """One of a few sizes that is not less: for each a function is compiled."""
+    size = 8
+    while size < count:
+        size *= 8
+    return size if count else 0
+
+
+def _int32(ids: Sequence[int]) -> NDArray[np.int32]:
+    return np.array(ids, np.int32)
 
 
 def _reason(problem: BaseException) -> str:

@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from .tables import take
+
 T = TypeVar("T")
 
 _WORD = 32
@@ -21,7 +23,7 @@ _WORD = 32
 
 @dataclass(frozen=True)
 class Bits:
-    """Marks of ``32 * len(words)`` places.
+    """Marks of ``32 * len(words)`` places; the words are a power of two.
 
     ``words``: uint32, place i is bit ``i % 32`` of word ``i // 32``; ``before``: int32, how many marks there are
     in the words before each.
@@ -39,19 +41,18 @@ class Bits:
         """How many marks there are before each of these places."""
         word = place // _WORD
         below = (jnp.uint32(1) << (place % _WORD).astype(jnp.uint32)) - 1
-        return self.before[word] + _ones(self.words[word] & below)
+        return take(self.before, word) + _ones(take(self.words, word) & below)
 
     def select(self, number: jax.Array) -> jax.Array:
         """The places of the marks with these numbers, counted from 0; past the places for too great ones."""
         size = len(self.words)
         word = jnp.zeros_like(number)
-        step = 1 << (size - 1).bit_length() >> 1
+        step = size // 2
         while step:
             later = word + step
-            ahead = self.before[jnp.minimum(later, size - 1)]
-            word = jnp.where((later < size) & (ahead <= number), later, word)
+            word = jnp.where(take(self.before, later) <= number, later, word)
             step //= 2
-        rest, left = self.words[word], number - self.before[word]
+        rest, left = take(self.words, word), number - take(self.before, word)
         place = jnp.zeros_like(number)
         for step in (16, 8, 4, 2, 1):
             low = _ones(rest >> place.astype(jnp.uint32) & jnp.uint32((1 << step) - 1))
@@ -106,8 +107,8 @@ def first_of_stretches(marks: jax.Array, cuts: jax.Array) -> jax.Array:
     either = marks | cuts
     last = _last_words(either)
     before = jnp.clip(last - 1, 0)
-    top = _top(either[before]).astype(jnp.uint32)
-    free = (last == 0) | ((cuts & ~marks)[before] >> top & 1 != 0)  # no mark since the last cut
+    top = _top(take(either, before)).astype(jnp.uint32)
+    free = (last == 0) | (take(cuts & ~marks, before) >> top & 1 != 0)  # no mark since the last cut
     # A mark covers what follows, up to the next cut: filled by doubling (Kogge and Stone's adder).
     open_ = ~cuts
     covered = (marks << 1 | jnp.where(free, jnp.uint32(0), jnp.uint32(1))) & open_
@@ -126,9 +127,9 @@ def _last_words(words: jax.Array) -> jax.Array:
 def _last(words: jax.Array, before: jax.Array, place: jax.Array) -> jax.Array:
     word = jnp.clip(place, 0) // _WORD
     up_to = jnp.uint32(0xFFFFFFFF) >> (31 - (jnp.clip(place, 0) % _WORD)).astype(jnp.uint32)
-    here = words[word] & up_to
-    earlier = before[word]
-    other = words[jnp.clip(earlier - 1, 0)]
+    here = take(words, word) & up_to
+    earlier = take(before, word)
+    other = take(words, earlier - 1)
     found = jnp.where(here != 0, word * _WORD + _top(here), (earlier - 1) * _WORD + _top(other))
     return jnp.where((place < 0) | ((here == 0) & (earlier == 0)), -1, found)
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .tables import NO_RANK, DeviceTables, find_ranks
+from .tables import NO_RANK, DeviceTables, find_ranks, take
 
 
 def merge_words(symbols: jax.Array, lengths: jax.Array, tables: DeviceTables) -> tuple[jax.Array, jax.Array]:
@@ -36,7 +36,7 @@ def merge_words(symbols: jax.Array, lengths: jax.Array, tables: DeviceTables) ->
         row, ranks, lengths, least = state
         merging = least < NO_RANK
         at = jnp.min(jnp.where((ranks == least) & merging, place, width), axis=0)
-        merged = tables.result[jnp.where(merging, least, 0)]
+        merged = take(tables.result, jnp.where(merging, least, 0))
         left, right = at_place(row, at - 1), at_place(row, at + 2)
         lengths = lengths - merging
         new = find_ranks(jnp.stack((left, merged)), jnp.stack((merged, right)), tables)

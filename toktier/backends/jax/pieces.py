@@ -11,7 +11,7 @@ import numpy as np
 from ...bpe.hashing import ABSENT
 from ...bpe.pieces import PieceTables
 from .bits import once
-from .tables import Array, cuckoo, slots
+from .tables import Array, cuckoo, slots, take
 from .utf8 import ahead
 
 #: The bytes of a piece that its key holds.
@@ -80,16 +80,16 @@ def find_whole(words: jax.Array, starts: jax.Array, lengths: jax.Array, tables: 
         mask = jnp.where(
             kept > 0, jnp.uint32(0xFFFFFFFF) >> (8 * (4 - jnp.maximum(kept, 1))).astype(jnp.uint32), 0
         )
-        key.append(words[jnp.minimum(starts + 4 * column, len(words) - 1)] & mask)
+        key.append(take(words, starts + 4 * column) & mask)
     size = jnp.minimum(lengths, _LONGEST).astype(jnp.uint32)
     key = once(key)
     choices = once(slots([*key, size], len(tables.value), tables.seed))
 
     def id_at(slot: jax.Array) -> jax.Array:
-        value = tables.value[slot]
+        value = take(tables.value, slot)
         same = value >> _ID_BITS == size
         for own, column in zip(key, tables.words, strict=True):
-            same &= column[slot] == own
+            same &= take(column, slot) == own
         return jnp.where(same & (lengths > 0), (value & LONG).astype(jnp.int32), -1)
 
     first, second = map(id_at, choices)

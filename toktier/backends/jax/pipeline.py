@@ -18,16 +18,18 @@ import jax.numpy as jnp
 from jax import lax
 
 from .bits import Bits, bits, once, pack
+from .delivering import ADDED_TOKEN
+from .forms import active
 from .merging import merge_words
 from .pallas_tables import KernelTables
 from .pieces import LONG, WholeTables, find_whole, words_of
 from .splitting import SplitTables, Walk, piece_starts
 from .symbols import Stream, SymbolTables, stream
-from .tables import DeviceTables
+from .tables import Array, DeviceTables, take
 from .utf8 import ADDED, PADDING, decode
 
-#: What stands in the output for an added token, and for a piece that the host encodes.
-ADDED_TOKEN, LEFT = -2, -3
+#: What stands in the output for a piece that the host encodes.
+LEFT = -3
 _NONE = -1
 #: Words of up to so many symbols are merged together; longer ones are left to the host.
 WIDTHS = (16, 64, 512)
@@ -37,15 +39,16 @@ PARTS = 8
 
 @dataclass(frozen=True)
 class Tables:
-    """All tables of a tokenizer."""
+    """All tables of a tokenizer.  ``active``: :func:`.forms.active_table`; None where the host normalizes."""
 
     split: SplitTables
     whole: WholeTables
     symbols: SymbolTables
     merges: DeviceTables | KernelTables
+    active: Array | None = None
 
 
-jax.tree_util.register_dataclass(Tables, ["split", "whole", "symbols", "merges"], [])
+jax.tree_util.register_dataclass(Tables, ["split", "whole", "symbols", "merges", "active"], [])
 
 
 @dataclass(frozen=True)
@@ -63,19 +66,22 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Encoded:
-    """What :func:`encode` gives, all int32.
+    """What :func:`encode` gives, int32 unless told otherwise.
 
-    ``header``: the number of tokens, that of the pieces left to the host, and the longest lane.  ``parts``: the
-    ids, :data:`PARTS` arrays one after another; -2 for an added token and -3 for a piece that the host encodes.
-    ``places``: likewise, for a piece that is left to the host, the byte at which it begins.
+    ``header``: the number of tokens, that of the pieces left to the host, the longest lane, and the number of the
+    characters that a Unicode form may change.  ``parts``: the ids, :data:`PARTS` arrays one after another; -2 for
+    an added token and -3 for a piece that the host encodes.  ``places``: likewise, for the first token of a piece,
+    the byte at which the piece begins; for the others of it, a later one of its bytes.  ``active``: uint32, the
+    bytes at which those characters begin, packed; None where the host normalizes.
     """
 
     header: jax.Array
     parts: tuple[jax.Array, ...]
     places: tuple[jax.Array, ...]
+    active: jax.Array | None
 
 
-jax.tree_util.register_dataclass(Encoded, ["header", "parts", "places"], [])
+jax.tree_util.register_dataclass(Encoded, ["header", "parts", "places", "active"], [])
 
 
 def starts_of(data: jax.Array, tables: SplitTables, sizes: Sizes) -> tuple[jax.Array, jax.Array]:
@@ -107,27 +113,30 @@ def encode(data: jax.Array, tables: Tables, sizes: Sizes) -> Encoded:
         out = _encode_pieces(data, words, bits(begins), stop, first, tables, sizes)
     written = bits(out != _NONE)
     left = jnp.sum(out == LEFT, dtype=jnp.int32)
+    unsure = None if tables.active is None else active(characters, tables.active)
+    some_unsure = jnp.int32(0) if unsure is None else jnp.sum(unsure, dtype=jnp.int32)
+    header = jnp.stack((written.count, left, longest, some_unsure))
+    packed = None if unsure is None else pack(unsure)
 
     if sizes.kernels:
-        some = jnp.minimum(written.select(jnp.arange(size, dtype=jnp.int32)), size - 1)
-        return _encoded(written.count, left, longest, out[some], first.at[some])
+        some = written.select(jnp.arange(size, dtype=jnp.int32))
+        return _encoded(header, take(out, some), take(first.at, some), packed)
 
     State = tuple[jax.Array, jax.Array, jax.Array]
 
     def fill(state: State) -> State:
         done, ids, places = state
-        some = jnp.minimum(written.select(done + jnp.arange(part, dtype=jnp.int32)), size - 1)
-        ids = lax.dynamic_update_slice(ids, out[some], (done,))
-        return done + part, ids, lax.dynamic_update_slice(places, first.at[some], (done,))
+        some = written.select(done + jnp.arange(part, dtype=jnp.int32))
+        ids = lax.dynamic_update_slice(ids, take(out, some), (done,))
+        return done + part, ids, lax.dynamic_update_slice(places, take(first.at, some), (done,))
 
     empty = jnp.zeros(size, jnp.int32)
     _, ids, places = lax.while_loop(lambda state: state[0] < written.count, fill, (jnp.int32(0), empty, empty))
-    return _encoded(written.count, left, longest, ids, places)
+    return _encoded(header, ids, places, packed)
 
 
-def _encoded(count: jax.Array, left: jax.Array, longest: jax.Array, ids: jax.Array, places: jax.Array) -> Encoded:
-    parts, of_parts = ids.reshape(PARTS, -1), places.reshape(PARTS, -1)
-    return Encoded(jnp.stack((count, left, longest)), tuple(parts), tuple(of_parts))
+def _encoded(header: jax.Array, ids: jax.Array, places: jax.Array, unsure: jax.Array | None) -> Encoded:
+    return Encoded(header, tuple(ids.reshape(PARTS, -1)), tuple(places.reshape(PARTS, -1)), unsure)
 
 
 def _look_up(
@@ -140,9 +149,9 @@ def _look_up(
     size = len(data)
     starts, lengths = bounds[:-1], bounds[1:] - bounds[:-1]
     found = find_whole(words, starts, lengths, tables.whole)
-    added = (lengths > 0) & (data[jnp.minimum(starts, size - 1)] == ADDED)
+    added = (lengths > 0) & (take(data, starts) == ADDED)
     found = jnp.where(added, ADDED_TOKEN, jnp.where(found == LONG, LEFT, found))
-    ranks = first.marks.rank(jnp.minimum(bounds, size - 1))
+    ranks = first.marks.rank(bounds)
     ranks = jnp.where(bounds == size, first.marks.count, ranks)
     starts, counts, found = once((ranks[:-1], ranks[1:] - ranks[:-1], found))
     return starts, counts, found
@@ -216,10 +225,10 @@ def _merge_words(
     def some(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         done, out = state
         number = done + jnp.arange(together, dtype=jnp.int32)
-        which = jnp.minimum(wanted.select(number), len(starts) - 1)
-        start, count = starts[which], jnp.where(number < wanted.count, counts[which], 0)
+        which = wanted.select(number)
+        start, count = take(starts, which), jnp.where(number < wanted.count, take(counts, which), 0)
         place = jnp.arange(width, dtype=jnp.int32)
-        word = symbols[jnp.minimum(start[:, None] + place, size - 1)]
+        word = take(symbols, start[:, None] + place)
         lacking = jnp.any((word < 0) & (place < count[:, None]), axis=1)  # a byte that the vocabulary lacks
         word, count = merge_words(word, jnp.where(lacking, 0, count), merges)
         word = jnp.where(lacking[:, None], LEFT, word)

@@ -19,7 +19,7 @@ from ...compiled import Split
 from ...patterns import lanes
 from ...patterns.windows import BEGINS, CLOSES, UNKNOWN
 from .bits import bits_of_words, first_after, first_of_stretches, last_at, once, pack
-from .tables import Array
+from .tables import Array, take
 from .utf8 import PADDING, Characters, of_next, of_previous
 
 #: A longer stretch that windows leave open is not walked, and the text is left to another backend.
@@ -95,7 +95,7 @@ def piece_starts(
     ``lane_count``: how many lanes are run together; ``walk``: the kernel that runs all of them at once.
     """
     first, text = characters.first, data < PADDING
-    atoms = once(jnp.where(text, jnp.asarray(tables.atom_of)[characters.point].astype(jnp.int32), tables.end))
+    atoms = once(jnp.where(text, take(tables.atom_of, characters.point).astype(jnp.int32), tables.end))
     inside = data != PADDING
     begins: jax.Array | None = None
     longest = jnp.int32(0)
@@ -127,7 +127,7 @@ def _run(
         index += of_previous(first, before, end) * stage.symbols**2
     if stage.reach > 2:
         index = index * stage.symbols + of_next(size, symbols, end)
-    verdict = once(jnp.where(first & inside, jnp.asarray(stage.windows)[index], 0))
+    verdict = once(jnp.where(first & inside, take(stage.windows, index), 0))
     begins = verdict & BEGINS != 0
     closes = pack(verdict & CLOSES != 0)
     open_ = pack(verdict & UNKNOWN != 0)
@@ -180,9 +180,9 @@ def _back(
     def step(state: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
         count, now, path = state
         place = stops - 1 - count
-        symbol = seen[place]
+        symbol = take(seen, place)
         live = (place >= starts) & (symbol >= 0)
-        now = jnp.where(live, stage.oracle[now + symbol], now)
+        now = jnp.where(live, take(stage.oracle, now + symbol), now)
         return count + 1, now, _put(path, place, live, now, size)
 
     return lax.while_loop(lambda state: state[0] < steps, step, (jnp.int32(0), jnp.zeros_like(starts), path))[2]
@@ -204,9 +204,9 @@ def _forth(
     def step(state: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
         count, now, begins = state
         place = starts + count
-        live = (place < stops) & first[place]
-        seen = path[place] if restarts is None else path[place] + restarts[place]
-        now = jnp.where(live, stage.walk[now + seen], now)
+        live = (place < stops) & take(first, place)
+        seen = take(path, place) if restarts is None else take(path, place) + take(restarts, place)
+        now = jnp.where(live, take(stage.walk, now + seen), now)
         return count + 1, now, _put(begins, place, live, now >= stage.first, size)
 
     return lax.while_loop(lambda state: state[0] < steps, step, (jnp.int32(0), jnp.zeros_like(starts), begins))[2]

@@ -14,7 +14,7 @@ from jax import lax
 
 from ...bpe.symbols import FirstSymbols
 from .bits import Bits, bits, once
-from .tables import Array
+from .tables import Array, take
 from .utf8 import PADDING, Characters, behind, of_character, of_next
 
 
@@ -74,8 +74,8 @@ def stream(data: jax.Array, characters: Characters, begins: jax.Array, part: int
     size = len(data)
 
     def of_ascii() -> tuple[jax.Array, jax.Array]:
-        whole = jnp.asarray(tables.of_character)[characters.point]
-        of_bytes = jnp.asarray(tables.of_byte)[data.astype(jnp.int32)]
+        whole = take(tables.of_character, characters.point)
+        of_bytes = take(tables.of_byte, data.astype(jnp.int32))
         return jnp.where(whole < 0, of_bytes, whole), jnp.ones(size, jnp.bool_)
 
     def of_any() -> tuple[jax.Array, jax.Array]:
@@ -95,11 +95,11 @@ def stream(data: jax.Array, characters: Characters, begins: jax.Array, part: int
 
         start = (jnp.int32(0), jnp.zeros(size, jnp.int32))
         _, at = lax.while_loop(lambda state: state[0] < marks.count, some, start)
-        return symbols[jnp.minimum(at, size - 1)], at
+        return take(symbols, at), at
 
     if part == size:
         at = marks.select(jnp.arange(size, dtype=jnp.int32))
-        return Stream(symbols[jnp.minimum(at, size - 1)], at, marks)
+        return Stream(take(symbols, at), at, marks)
     found: tuple[jax.Array, jax.Array] = lax.cond(
         marks.count == size, lambda: (symbols, jnp.arange(size, dtype=jnp.int32)), together
     )
@@ -111,17 +111,16 @@ def _symbols(
 ) -> tuple[jax.Array, jax.Array]:
     """A symbol for each byte, and whether there is one: whole characters have theirs at their first byte."""
     first, point, size = characters.first, characters.point, characters.size
-    whole, row = once((jnp.asarray(tables.of_character)[point], jnp.asarray(tables.row)[point]))
+    whole, row = once((take(tables.of_character, point), take(tables.row, point)))
     edge = begins | (data == PADDING)
     asked = jnp.maximum(row, 0) * 32
     allowed = edge | _has_bit(tables.before, asked, behind(data, 1, 0))
     allowed &= of_next(size, edge, 1) | _has_bit(tables.after, asked, of_next(size, data, 0))
     broken = of_character(first, (whole < 0) | ((row >= 0) & ~allowed))
-    symbols = jnp.where(broken, jnp.asarray(tables.of_byte)[data.astype(jnp.int32)], whole)
+    symbols = jnp.where(broken, take(tables.of_byte, data.astype(jnp.int32)), whole)
     return symbols, first | broken
 
 
 def _has_bit(sets: Array, at: jax.Array, data: jax.Array) -> jax.Array:
     byte = data.astype(jnp.int32)
-    found: jax.Array = jnp.asarray(sets)[at + (byte >> 3)] >> (byte & 7).astype(jnp.uint8) & 1 != 0
-    return found
+    return take(sets, at + (byte >> 3)) >> (byte & 7).astype(jnp.uint8) & 1 != 0

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from numpy.typing import NDArray
 
 from ...bpe.tables import Merges
@@ -49,6 +50,16 @@ class DeviceTables:
 jax.tree_util.register_dataclass(DeviceTables, ["pair_left", "pair_right", "pair_rank", "result"], ["seed"])
 
 
+def take(array: Array, place: jax.Array) -> jax.Array:
+    """The elements of a vector at these places; beyond either end the nearest.
+
+    Indexing would count places below 0 from the end, which takes more steps, and more time to trace.
+    """
+    vector = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
+    found: jax.Array = lax.gather(jnp.asarray(array), place[..., None], vector, (1,), mode="clip")
+    return found
+
+
 def device_tables(merges: Merges) -> DeviceTables:
     """Lay the rules out and put them on the default device."""
     seed, slot, size = cuckoo([merges.left, merges.right])
@@ -69,11 +80,11 @@ def find_ranks(left: jax.Array, right: jax.Array, tables: DeviceTables) -> jax.A
     one, two = slots(columns, len(tables.pair_left), tables.seed)
 
     def same(slot: jax.Array) -> jax.Array:
-        return (tables.pair_left[slot] == columns[0]) & (tables.pair_right[slot] == columns[1])
+        return (take(tables.pair_left, slot) == columns[0]) & (take(tables.pair_right, slot) == columns[1])
 
     first = same(one)
     found = (first | same(two)) & (left >= 0)
-    return jnp.where(found, tables.pair_rank[jnp.where(first, one, two)], NO_RANK)
+    return jnp.where(found, take(tables.pair_rank, jnp.where(first, one, two)), NO_RANK)
 
 
 # --- two slots for each key -------------------------------------------------------------
