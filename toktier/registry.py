@@ -16,7 +16,6 @@ import os
 import re
 from pathlib import Path
 
-from . import side_files
 from .artifact import Artifact, decompress
 from .errors import ArtifactError, OptionError, UnknownTokenizerError
 
@@ -99,9 +98,11 @@ def _from_directory(folder: Path, name: str) -> Artifact:
             f"{name!r} has no tokenizer.json; only tokenizers saved in that format can be loaded. "
             "Save it with `transformers` (`AutoTokenizer.from_pretrained(...).save_pretrained(...)`)"
         )
+    from .side_files import SIDE_FILES, merge  # with numpy, which an embedded tokenizer does not need to be found
+
     data = file.read_bytes()
-    present = {side: (folder / side).read_bytes() for side in side_files.SIDE_FILES if (folder / side).is_file()}
-    return Artifact.from_bytes(side_files.merge(data, present, name), name, folder.resolve())
+    present = {side: (folder / side).read_bytes() for side in SIDE_FILES if (folder / side).is_file()}
+    return Artifact.from_bytes(merge(data, present, name), name, folder.resolve())
 
 
 def _from_hub(repository: str, revision: str | None) -> Artifact:
@@ -113,7 +114,9 @@ def _from_hub(repository: str, revision: str | None) -> Artifact:
             f"{repository!r} is neither an embedded tokenizer nor a path that exists. To load it as a "
             "Hugging Face repository, install the optional dependency: pip install 'toktier-jax[hub]'"
         ) from problem
-    files = ["tokenizer.json", *side_files.SIDE_FILES, *_TEMPLATES]
+    from .side_files import SIDE_FILES
+
+    files = ["tokenizer.json", *SIDE_FILES, *_TEMPLATES]
     try:
         folder = snapshot_download(repository, revision=revision, allow_patterns=files)
     except (OSError, ValueError) as problem:
