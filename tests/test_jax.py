@@ -22,7 +22,7 @@ from toktier.tokenizer import Tokenizer
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
 from toktier.backends.jax import backend as module  # noqa: E402
-from toktier.backends.jax import delivering, pipeline, transfers  # noqa: E402
+from toktier.backends.jax import delivering, pipeline, routing, transfers  # noqa: E402
 
 SIZES = (1 << 13,)
 LONG = "pieces that are too long for the device"
@@ -465,6 +465,50 @@ def test_auto_takes_an_accelerator_only(monkeypatch: pytest.MonkeyPatch) -> None
     assert set(tok.encode(text)) == {7}
     with pytest.raises(OptionError):
         tok.warmup(threshold=-1)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "each", "expected"),
+    [(9_000, 0.1, 10_000), (200_000, 0.5, None), (0, 0.5, 1_000), (9_000, 1.0, None)],
+)
+def test_from_where_on_the_device_is_faster(fixed: float, each: float, expected: int | None) -> None:
+    """By a clock that counts: the host takes 1 a character, the device so much a text and a character."""
+    now = 0.0
+    seen: list[str] = []
+
+    def host(text: str) -> None:
+        nonlocal now
+        seen.append(text)
+        now += len(text)
+
+    def device(text: str) -> None:
+        nonlocal now
+        assert seen[-1] == text
+        now += fixed + each * len(text)
+
+    text = routing.made_up_texts(engine("gpt2")._compiled.tokens)
+    assert routing.faster_from(host, device, (1_000, 100_000), text, clock=lambda: now) == expected
+    assert len(set(seen)) == len(seen) and {len(text) for text in seen} == {1_000, 100_000}
+
+
+def test_auto_is_told_at_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where texts go depends on what is measured; their ids do not."""
+    tok = another()
+    monkeypatch.setattr(module.JaxBackend, "accelerated", True)
+    text = "Words for the device. " * 700
+    expected = tok.encode(text)
+    for found, name in ((15_000, "jax"), (None, "numpy")):
+        monkeypatch.setattr(module, "faster_from", lambda host, device, lengths, text, found=found: found)
+        tok.warmup()
+        assert tok._jax().faster_from == found
+        assert tok._engine(text, None).name == name
+        assert tok.encode(text) == expected
+    monkeypatch.undo()
+    monkeypatch.setattr(module.JaxBackend, "accelerated", True)
+    monkeypatch.setattr(module.JaxBackend, "buckets", SIZES)
+    monkeypatch.setattr(tok._jax(), "_run", lambda *_: (_ for _ in ()).throw(RuntimeError("no device")))
+    tok.warmup()
+    assert tok._jax().faster_from is None  # what was measured is not the device
 
 
 def test_one_call() -> None:

@@ -65,9 +65,6 @@ BACKENDS = ("auto", "reference", "python", "numpy", "jax")
 
 #: ``auto`` takes the ``numpy`` backend for texts of at least this many characters.
 _LONG_TEXT = 12_000
-#: After a warm-up on an accelerator ``auto`` takes the ``jax`` backend for texts of at least this many characters,
-#: unless told otherwise (``warmup``).
-_DEVICE_FROM = 1 << 17
 #: Characters that are encoded in one go.  Longer texts are cut at safe places, into parts that are worth a
 #: thread and whose arrays stay in the processor's cache.
 _PART = 1 << 18
@@ -133,8 +130,6 @@ class Tokenizer:
             self._backends["python"] = PythonBackend(engine.split, self._pieces)
             self._backends["numpy"] = NumpyBackend(engine.split, self._pieces)
         self._making = threading.Lock()
-        #: ``auto`` takes the ``jax`` backend for texts of at least this many characters; None: never.
-        self._device_from: int | None = None
         self.backend = backend
         self._check_backend(backend)
 
@@ -221,7 +216,8 @@ class Tokenizer:
 
         For ``"jax"`` that is a compiled function for each size of text up to ``up_to`` bytes (all sizes if None);
         with JAX's persistent compilation cache (``JAX_COMPILATION_CACHE_DIR``) they are kept between processes.
-        Where JAX has an accelerator, ``auto`` sends texts of at least ``threshold`` characters there from now on.
+        Where JAX has an accelerator, ``auto`` sends texts of at least ``threshold`` characters there from now on;
+        if None, as many as it takes until it is faster than ``"numpy"``, which is measured here and now.
         """
         chosen = self._check_backend(backend)
         threshold, up_to = check_natural("threshold", threshold), check_natural("up_to", up_to)
@@ -230,8 +226,16 @@ class Tokenizer:
         elif chosen == "jax":
             device = self._jax()
             device.warm_up(up_to)
-            if device.accelerated:
-                self._device_from = _DEVICE_FROM if threshold is None else threshold
+            if device.accelerated and threshold is None:
+                from .backends.jax.routing import made_up_texts
+
+                device.measure(
+                    lambda text: self._model_ids(text, "encode", "numpy", None),
+                    made_up_texts(self._compiled.tokens),
+                    up_to,
+                )
+            elif device.accelerated:
+                device.faster_from = threshold
 
     # --- encoding -----------------------------------------------------------------
 
@@ -726,7 +730,8 @@ class Tokenizer:
 
     def _for_device(self, length: int) -> bool:
         """Whether ``auto`` takes the device for a text of so many characters."""
-        return self._device_from is not None and length >= self._device_from
+        device = cast("JaxBackend | None", self._backends.get("jax"))
+        return device is not None and device.faster_from is not None and length >= device.faster_from
 
     def _jax(self) -> JaxBackend:
         """The ``jax`` backend, made when it is first asked for."""

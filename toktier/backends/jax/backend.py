@@ -29,6 +29,7 @@ from .delivering import ADDED_TOKEN, finished, first_of
 from .forms import active_table
 from .pieces import whole_tables
 from .pipeline import LEFT, Encoded, Sizes, Tables, encode, starts_of
+from .routing import faster_from
 from .splitting import LONGEST_LANE, split_tables
 from .symbols import symbol_tables
 from .tables import device_tables
@@ -39,6 +40,8 @@ from .utf8 import ADDED, PADDING
 BUCKETS = tuple(1 << bits for bits in (12, 14, 16, 18, 19, 20, 21, 22, 23))
 #: The largest of them where the device is the processor: a larger one gains nothing there.
 _LARGEST_ON_CPU = 1 << 20
+#: The sizes of texts that are timed, the nearest that there are.
+_MEASURED = (1 << 14, 1 << 20)
 #: So many characters that may not be in normal form are looked at one by one; of more, the whole text is.
 _FEW = 256
 #: Requests at a time; one more finds the device busy.
@@ -74,6 +77,8 @@ class JaxBackend:
         buckets: tuple[int, ...] | None = None,
     ) -> None:
         self.reasons: Counter[str] = Counter()
+        #: ``auto`` takes this backend for texts of at least so many characters; None: never.
+        self.faster_from: int | None = None
         self._split = split
         self._inert = inert
         self._pieces = pieces
@@ -160,9 +165,31 @@ class JaxBackend:
 
     def warm_up(self, up_to: int | None = None) -> None:
         """Put the tables on the device and compile for all sizes up to the first that holds ``up_to`` bytes."""
-        for number, size in enumerate(self.buckets):
-            if up_to is None or number == 0 or self.buckets[number - 1] < up_to:
-                self._function(encode, size)
+        for size in self._sizes(up_to):
+            self._function(encode, size)
+
+    def _sizes(self, up_to: int | None) -> list[int]:
+        pairs = zip((0, *self.buckets), self.buckets, strict=False)
+        return [size for before, size in pairs if before == 0 or up_to is None or before < up_to]
+
+    def measure(
+        self, host: Callable[[str], object], made_up: Callable[[int, int], str], up_to: int | None = None
+    ) -> None:
+        """Set :attr:`faster_from` by timing another way and this backend, warmed up, on texts of two sizes.
+
+        ``made_up``: makes a text in normal form of so many bytes; see :func:`.routing.faster_from`.
+        """
+        sizes = [size for size in self._sizes(up_to) if size <= _MEASURED[1]]
+        least = next((size for size in sizes if size >= _MEASURED[0]), sizes[-1])
+        before = self.reasons.total()
+        self.faster_from = faster_from(
+            host,
+            lambda text: self.encode(PreparedText(text, NO_POSITIONS, NO_POSITIONS, NO_IDS, True)),
+            sorted({least, sizes[-1]}),
+            made_up,
+        )
+        if self.reasons.total() != before:  # it did not run on the device
+            self.faster_from = None
 
     # --- the device ---------------------------------------------------------------------
 
