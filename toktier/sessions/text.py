@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, chain, islice
 
 #: Characters of a block at most, and of one that is not all ASCII (so that few are as wide as the widest).
 _BLOCK = 1 << 16
@@ -19,92 +19,136 @@ _WIDE_BLOCK = 1 << 11
 
 
 class BlockText:
-    """An immutable text.  ``len``, ``str`` and equality of two of them mean what they mean for strings."""
+    """An immutable text.  ``len``, ``str`` and equality of two of them mean what they mean for strings.
 
-    __slots__ = ("_blocks", "_length", "_starts")
+    ``_blocks`` and ``_starts`` (where each begins) grow at their ends and are shared between versions: a version
+    is the first ``_count`` of them, and ``_tail``.  So appending never touches what lies before, which would have
+    to be fetched from memory for it.
+    """
+
+    __slots__ = ("_blocks", "_count", "_starts", "_tail", "_tail_start")
 
     def __init__(self, text: str = "") -> None:
-        self._blocks = _cut(text)  # none is empty, and there is none for the empty text
-        *self._starts, self._length = accumulate(map(len, self._blocks), initial=0)
+        *full, tail = _cut(text)
+        *starts, tail_start = accumulate(map(len, full), initial=0)
+        self._set(full, starts, len(full), tail_start, tail)
+
+    def _set(self, blocks: list[str], starts: list[int], count: int, tail_start: int, tail: str) -> None:
+        self._blocks, self._starts, self._count = blocks, starts, count
+        self._tail_start, self._tail = tail_start, tail  # the tail alone may be empty
 
     def __len__(self) -> int:
-        return self._length
+        return self._tail_start + len(self._tail)
 
     def __str__(self) -> str:
-        return "".join(self._blocks)
+        return "".join(self)
 
     def __iter__(self) -> Iterator[str]:
         """The blocks."""
-        return iter(self._blocks)
+        yield from islice(self._blocks, self._count)
+        if self._tail:
+            yield self._tail
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BlockText):
             return NotImplemented
-        return self is other or (self._length == other._length and str(self) == str(other))
+        return self is other or (len(self) == len(other) and str(self) == str(other))
 
     __hash__ = None  # type: ignore[assignment]  # compared by content, which may be long
 
     @property
     def nbytes(self) -> int:
         """Bytes that the text occupies, its index included."""
-        return sum(map(sys.getsizeof, self._blocks)) + 16 * len(self._blocks) + sys.getsizeof(self._starts)
+        index = sys.getsizeof(self._blocks) + sys.getsizeof(self._starts) + sys.getsizeof(0) * self._count
+        return sum(map(sys.getsizeof, self)) + index
 
     def slice(self, start: int, stop: int) -> str:
         """The characters ``start..stop``; the caller keeps both within the text."""
         if start >= stop:
             return ""
-        first = bisect_right(self._starts, start) - 1
+        if start >= self._tail_start:
+            return self._tail[start - self._tail_start : stop - self._tail_start]
+        first = bisect_right(self._starts, start, 0, self._count) - 1
         offset = self._starts[first]
         block = self._blocks[first]
         if stop - offset <= len(block):
             return block[start - offset : stop - offset]
-        last = bisect_right(self._starts, stop - 1) - 1
-        parts = [block[start - offset :], *self._blocks[first + 1 : last]]
-        parts.append(self._blocks[last][: stop - self._starts[last]])
+        last = bisect_right(self._starts, stop - 1, 0, self._count)
+        parts = [
+            block[start - offset :],
+            *self._blocks[first + 1 : last],
+            self._tail[: max(0, stop - self._tail_start)],
+        ]
+        if stop <= self._tail_start:
+            parts[-2] = parts[-2][: stop - self._starts[last - 1]]
         return "".join(parts)
 
     def replaced(self, start: int, stop: int, new: str) -> BlockText:
         """The text with ``new`` in place of the characters ``start..stop``.
 
-        Cost: what changes, at most three blocks, and a list of blocks.
+        Cost: what changes and the blocks that it touches, if it reaches to the end; else a list of blocks, too.
         """
+        before = bisect_right(self._starts, start, 0, self._count) - 1 if start < self._tail_start else self._count
+        if stop >= len(self):
+            left = self.slice(self._starts[before] if before < self._count else self._tail_start, start)
+            return self._ended(before, left + new)
+        if start >= self._tail_start:
+            return self._ended(before, self.slice(self._tail_start, start) + new + self.slice(stop, len(self)))
+        # the blocks that are touched, and one more if what is left of them would be tiny
+        last = bisect_right(self._starts, max(stop - 1, start), 0, self._count) - 1
+        begin, end = self._starts[before], self._end(last)
+        if end - stop + len(new) + start - begin < _WIDE_BLOCK // 4 and last + 1 < self._count:
+            last += 1
+            end = self._end(last)
+        if stop > self._tail_start:
+            return self._ended(before, self.slice(begin, start) + new + self.slice(stop, len(self)))
+        middle = _cut(self.slice(begin, start) + new + self.slice(stop, end))
+        middle = middle if middle[-1] else middle[:-1]
+        shift = len(new) - (stop - start)
+        starts = self._starts[:before]
+        starts += accumulate(map(len, middle[:-1]), initial=begin) if middle else ()
+        starts += [at + shift for at in self._starts[last + 1 : self._count]]
+        blocks = [*self._blocks[:before], *middle, *self._blocks[last + 1 : self._count]]
         result = BlockText.__new__(BlockText)
-        if start == stop == self._length and self._blocks:  # as is usual: only the last block is another
-            last = self._blocks[-1] + new
-            if len(last) <= (_BLOCK if last.isascii() else _WIDE_BLOCK):
-                result._blocks = (*self._blocks[:-1], last)
-                result._starts, result._length = self._starts, self._length + len(new)
-                return result
-        first = max(0, bisect_right(self._starts, start) - 1)
-        last_block = bisect_right(self._starts, max(stop - 1, start, 0)) - 1
-        before = self._blocks[first][: start - self._starts[first]] if self._blocks else ""
-        after = self._blocks[last_block][stop - self._starts[last_block] :] if self._blocks else ""
-        middle = before + new + after
-        if last_block + 1 < len(self._blocks) and len(middle) < _WIDE_BLOCK // 4:  # keep blocks from becoming tiny
-            last_block += 1
-            middle += self._blocks[last_block]
-        middle_blocks = _cut(middle)
-        result._blocks = (*self._blocks[:first], *middle_blocks, *self._blocks[last_block + 1 :])
-        result._length = self._length + len(new) - (stop - start)
-        begin = self._starts[first] if self._blocks else 0
-        starts = self._starts[:first]
-        starts += accumulate(map(len, middle_blocks[:-1]), initial=begin) if middle_blocks else ()
-        shift = result._length - self._length
-        starts += [at + shift for at in self._starts[last_block + 1 :]]
-        result._starts = starts
+        result._set(blocks, starts, len(blocks), self._tail_start + shift, self._tail)
+        return result
+
+    def _end(self, number: int) -> int:
+        """Where a block ends."""
+        return self._starts[number + 1] if number + 1 < self._count else self._tail_start
+
+    def _ended(self, count: int, tail: str) -> BlockText:
+        """The first ``count`` blocks, and after them ``tail``."""
+        blocks, starts = self._blocks, self._starts
+        begin = self._tail_start if count == self._count else starts[count]
+        if len(tail) > (_BLOCK if tail.isascii() else _WIDE_BLOCK):
+            *full, tail = _cut(tail)
+            for block in full:
+                # what another version has put there is not touched
+                if len(blocks) != count or len(starts) != count:
+                    blocks, starts = blocks[:count], starts[:count]
+                starts.append(begin)
+                blocks.append(block)
+                if starts[count] != begin or blocks[count] is not block:  # another thread was faster
+                    blocks, starts = [*blocks[:count], block], [*starts[:count], begin]
+                count, begin = count + 1, begin + len(block)
+        result = BlockText.__new__(BlockText)
+        result._set(blocks, starts, count, begin, tail)
         return result
 
     def common_prefix(self, other: str) -> int:
         """How many characters this text and ``other`` begin with in common."""
-        for start, block in zip(self._starts, self._blocks, strict=True):
+        start = 0
+        for block in self:
             if not other.startswith(block, start):
                 return start + _common_prefix(block, other[start : start + len(block)])
-        return self._length
+            start += len(block)
+        return start
 
     def common_suffix(self, other: str, most: int) -> int:
         """How many characters both end with in common; ``most`` at most."""
         found = 0
-        for block in reversed(self._blocks):
+        for block in chain((self._tail,), map(self._blocks.__getitem__, range(self._count - 1, -1, -1))):
             end = len(other) - found
             if found + len(block) > most or not other.endswith(block, 0, end):
                 size = min(len(block), most - found)
@@ -114,10 +158,10 @@ class BlockText:
         return found
 
 
-def _cut(text: str) -> tuple[str, ...]:
-    """Blocks of a text."""
+def _cut(text: str) -> list[str]:
+    """Blocks of a text, at least one."""
     if len(text) <= _WIDE_BLOCK or (len(text) <= _BLOCK and text.isascii()):
-        return (text,) if text else ()
+        return [text]
     blocks: list[str] = []
     for start in range(0, len(text), _BLOCK):
         block = text[start : start + _BLOCK]
@@ -125,7 +169,7 @@ def _cut(text: str) -> tuple[str, ...]:
             blocks.append(block)
         else:
             blocks += [block[at : at + _WIDE_BLOCK] for at in range(0, len(block), _WIDE_BLOCK)]
-    return tuple(blocks)
+    return blocks
 
 
 def _common_prefix(one: str, other: str) -> int:
