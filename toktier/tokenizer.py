@@ -692,14 +692,14 @@ class Tokenizer:
         skip = special == "text"
         return self._front.prepare(text, skip_special=skip, continuing=continuing, as_it_is=as_it_is)
 
-    def _raise_special(self, text: str, base: int = 0) -> None:
+    def _raise_special(self, text: str, base: int = 0, before: str = "") -> None:
         """Raise for the first special token that the reference would find in ``text``.
 
-        It starts at ``base``; if that is not 0, it goes on from a certified cut.
+        It starts at ``base``; if that is not 0, it goes on from a certified cut, behind the character ``before``.
         """
         special = {token.content for token in self._compiled.pipeline.added_tokens if token.special}
         with _own_errors(text):
-            for start, content in self._added_tokens(text, base > 0):
+            for start, content in self._added_tokens(text, before):
                 if content in special:
                     raise SpecialTokenError(
                         f"the text contains the special token {content!r} at character {base + start}; pass "
@@ -708,16 +708,19 @@ class Tokenizer:
                         base + start,
                     )
 
-    def _added_tokens(self, text: str, continuing: bool) -> Iterable[tuple[int, str]]:
+    def _added_tokens(self, text: str, before: str) -> Iterable[tuple[int, str]]:
         """Where in the raw text added tokens begin, and their contents."""
         if self._front.unsupported is None:
-            prepared = self._front.prepare(text, continuing=continuing)
+            prepared = self._front.prepare(text, continuing=bool(before))
             if not len(prepared.ids):
                 return ()
             if prepared.unchanged:
                 contents = {token.id: token.content for token in self._compiled.pipeline.added_tokens}
                 return zip(prepared.starts.tolist(), map(contents.__getitem__, prepared.ids.tolist()), strict=True)
-        return self._reference.added_tokens(text)  # which knows where they were before normalizing
+        # The reference knows where they were before normalizing.  It puts a prefix before what it is given, which
+        # is to stand before the character that the text goes on from, and not before the text.
+        found = self._reference.added_tokens(before + text)
+        return [(start - len(before), content) for start, content in found if start >= len(before)]
 
     def _engine(self, text: str, backend: str | None) -> Backend:
         """The engine of our own for a text; not to be asked where the reference runs."""

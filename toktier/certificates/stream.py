@@ -36,6 +36,7 @@ class StreamEncoder:
         self._chunks: list[str] = []
         self._recent = ""  # the end of what is kept, as far back as an added token may reach
         self._done = 0  # characters whose ids have been given
+        self._before = ""  # the last of these
 
     @property
     def pending(self) -> str:
@@ -63,19 +64,20 @@ class StreamEncoder:
         text = self.pending + chunk
         cut = len(text) - len(near) + found
         if self._special == "raise":
-            tokenizer._raise_special(text[:cut], self._done)
+            tokenizer._raise_special(text[:cut], self._done, self._before)
         ids = tokenizer._left_of(text, cut, self._special, self._backend, continuing=self._done > 0)
         if self._done == 0:
             ids = np.concatenate((self._around()[0], ids))
         self._chunks, self._recent = [text[cut:]], text[cut:][-2 * reach - 1 :]
         self._done += cut
+        self._before = text[cut - 1]
         return ids
 
     def flush(self) -> NDArray[np.uint32]:
         """The ids of what is left; the text ends here, and the next chunk begins another one."""
         tokenizer, text = self._tokenizer, self.pending
         if self._special == "raise":
-            tokenizer._raise_special(text, self._done)
+            tokenizer._raise_special(text, self._done, self._before)
         if self._done == 0:
             ids = tokenizer.encode_to_numpy(
                 text, self._add_special_tokens, special=self._special, backend=self._backend

@@ -297,7 +297,8 @@ class Session:
             low = repair.cut_before(engine, state, start)
             high = repair.cut_after(engine, state, low, start, stop, new)
         behind = state.text.slice(stop, len(state.text) if high is None else high)
-        self.tokenizer._raise_special(state.text.slice(low, start) + new + behind, low)
+        before = state.text.slice(max(0, low - 1), low)
+        self.tokenizer._raise_special(state.text.slice(low, start) + new + behind, low, before)
 
     def _check_text(self, text: str, offset: int = 0) -> None:
         check_text(text, _TEXT)
