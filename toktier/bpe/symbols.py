@@ -22,10 +22,10 @@ ranks below m(c), as happens in vocabularies derived from rank files, starting f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TypeAlias
+from itertools import chain, pairwise
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,29 +190,31 @@ def certified_starts(
 
     The first result is as :attr:`FirstSymbols.of_character`; ASCII is not in it, its one byte is its symbol.
     """
-    least = _LeastRanks(tokens, merges)
+    singles = list(_single_tokens(tokens, merges, of_byte))
+    characters = np.array([single.character for single in singles], np.int64)
+    greatest = np.array([single.greatest for single in singles], np.int64)[:, None]
+    before, after = (least > greatest for least in _least_ranks(singles, tokens, merges))
+    asked = np.flatnonzero(~(before.all(axis=1) & after.all(axis=1)))
     of_character = np.full(_CODE_POINTS, ABSENT, np.uint32)
+    of_character[characters] = [single.token for single in singles]
     row = np.full(_CODE_POINTS, -1, np.int32)
-    before: list[NDArray[np.bool_]] = []
-    after: list[NDArray[np.bool_]] = []
-    for character, token, greatest, left_ends, right_ends in _single_tokens(tokens, merges, of_byte):
-        of_character[character] = token
-        left, right = least.as_right(left_ends) > greatest, least.as_left(right_ends) > greatest
-        if not (left.all() and right.all()):
-            row[character] = len(before)
-            before.append(left)
-            after.append(right)
-
-    def bits(rows: list[NDArray[np.bool_]]) -> NDArray[np.uint8]:
-        return np.packbits(np.array(rows, np.bool_).reshape(-1, 256), axis=1, bitorder="little")
-
-    return of_character, Neighbours(row, bits(before), bits(after))
+    row[characters[asked]] = np.arange(len(asked))
+    sets = (np.packbits(allowed[asked], axis=1, bitorder="little") for allowed in (before, after))
+    return of_character, Neighbours(row, *sets)
 
 
-def _single_tokens(
-    tokens: TokenBytes, merges: Merges, of_byte: NDArray[np.uint32]
-) -> Iterator[tuple[int, int, int, set[int], set[int]]]:
-    """Non-ASCII characters whose bytes merge to one token: code point, token, m(c), left and right ends."""
+class _Single(NamedTuple):
+    """A character whose bytes merge to one token; ``greatest``: m(c)."""
+
+    character: int
+    token: int
+    greatest: int
+    left_ends: set[int]
+    right_ends: set[int]
+
+
+def _single_tokens(tokens: TokenBytes, merges: Merges, of_byte: NDArray[np.uint32]) -> Iterator[_Single]:
+    """The non-ASCII characters whose bytes merge to one token."""
     never = len(merges.left)
     lengths = np.diff(tokens.offsets)
     short = np.flatnonzero(lengths[merges.result] <= 4)  # no other rule applies inside a character
@@ -238,48 +240,42 @@ def _single_tokens(
             left_ends.add(symbols[0])
             right_ends.add(symbols[-1])
         if symbols == [id]:
-            yield character, id, greatest, left_ends, right_ends
+            yield _Single(character, id, greatest, left_ends, right_ends)
 
 
-class _LeastRanks:
-    """The least rank of the rules that merge an id with a symbol that begins, or ends, with a given byte."""
+def _least_ranks(
+    singles: Sequence[_Single], tokens: TokenBytes, merges: Merges
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The least ranks of rules that merge an end of a character with what stands beside it, by the byte there.
 
-    def __init__(self, tokens: TokenBytes, merges: Merges) -> None:
-        filled = np.flatnonzero(np.diff(tokens.offsets))
-        first, last = np.zeros((2, len(tokens.present)), np.uint8)
-        first[filled] = tokens.blob[tokens.offsets[:-1][filled]]
-        last[filled] = tokens.blob[tokens.offsets[1:][filled] - 1]
-        self._never = len(merges.left)
-        # a rule whose right part begins inside a character never merges across the edge of one
-        outside = np.flatnonzero(first[merges.right] & 0xC0 != 0x80)
-        self._left = _Grouped(merges.left[outside], first[merges.right[outside]], outside)
-        self._right = _Grouped(merges.right, last[merges.left], np.arange(self._never))
-
-    def as_left(self, ids: set[int]) -> NDArray[np.int64]:
-        """For each byte: over rules with one of ``ids`` on the left and on the right a symbol beginning so."""
-        return self._over(ids, self._left)
-
-    def as_right(self, ids: set[int]) -> NDArray[np.int64]:
-        """For each byte: over rules with one of ``ids`` on the right and on the left a symbol ending so."""
-        return self._over(ids, self._right)
-
-    def _over(self, ids: set[int], rules: _Grouped) -> NDArray[np.int64]:
-        least = np.full(256, self._never, np.int64)
-        for id in ids:
-            byte, rank = rules.of(id)
-            np.minimum.at(least, byte, rank)
-        return least
+    int64 (characters, 256) each: by the last byte of what stands before it, by the first of what stands after.
+    """
+    filled = np.flatnonzero(np.diff(tokens.offsets))
+    first, last = np.zeros((2, len(tokens.present)), np.uint8)
+    first[filled] = tokens.blob[tokens.offsets[:-1][filled]]
+    last[filled] = tokens.blob[tokens.offsets[1:][filled] - 1]
+    rank = np.arange(len(merges.left))
+    before = _least([s.left_ends for s in singles], merges.right, last[merges.left], rank)
+    # a rule whose right part begins inside a character never merges across the edge of one
+    rank = np.flatnonzero(first[merges.right] & 0xC0 != 0x80)
+    after = _least([s.right_ends for s in singles], merges.left[rank], first[merges.right[rank]], rank)
+    return before, after
 
 
-class _Grouped:
-    """Bytes and ranks by id."""
+def _least(
+    ends: Sequence[set[int]], ids: NDArray[np.uint32], byte: NDArray[np.uint8], rank: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """For each character and byte the least ``rank`` of the rules with that byte whose id is one of its ``ends``.
 
-    def __init__(self, ids: NDArray[np.uint32], byte: NDArray[np.uint8], rank: NDArray[np.int64]) -> None:
-        order = np.argsort(ids, kind="stable")
-        self._byte, self._rank = byte[order], rank[order]
-        counts = np.bincount(ids)
-        self._starts = [0, *np.cumsum(counts).tolist()]
-
-    def of(self, id: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        own = slice(*self._starts[id : id + 2]) if id < len(self._starts) - 1 else slice(0)
-        return self._byte[own], self._rank[own]
+    Where there is none, the greatest number.
+    """
+    end = np.fromiter(chain.from_iterable(ends), np.int64)
+    owner = np.repeat(np.arange(len(ends)), [*map(len, ends)])[np.argsort(end, kind="stable")]
+    owners = np.bincount(end, minlength=int(ids.max(initial=0)) + 1)
+    starts = np.cumsum(owners) - owners
+    used = np.flatnonzero(owners[ids])
+    times = owners[ids[used]]
+    cells = owner[ranges(starts[ids[used]], times)] * 256 + np.repeat(byte[used], times)
+    least = np.full(256 * len(ends), np.iinfo(np.int64).max)
+    np.minimum.at(least, cells, np.repeat(rank[used], times))
+    return least.reshape(len(ends), 256)

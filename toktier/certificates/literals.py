@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -62,20 +63,25 @@ class Literals:
         if any(token.single_word for token in (*self.given, *self.normalized)):
             return ()
         absorbed = white_space() if self.absorbs else ""
-        everything = "\x00".join(token.content for token in self.given)
         first = [token.content for token in self.given if not token.normalized]
         heads = frozenset(content[:at] for content in first for at in range(1, len(content) + 1))
         tails = {token.content[at:] for token in self.given for at in range(1, len(token.content))}
+        endings = sorted([*tails, *(token.content for token in self.given)])
         return tuple(
             token.content
             for token in tokens
             if (special or not token.special)
-            and "\x00" not in token.content
             and token.content[0] not in absorbed
-            and everything.count(token.content) == 1
+            and _begins_one(token.content, endings)
             and not any(token.content[:at] in tails for at in range(1, len(token.content)))
             and not (token.normalized and _holds_or_meets(token.content, first, heads))
         )
+
+
+def _begins_one(content: str, endings: Sequence[str]) -> bool:
+    """Whether ``content``, one of ``endings``, which are sorted, begins none of the others."""
+    behind = bisect_left(endings, content) + 1
+    return behind == len(endings) or not endings[behind].startswith(content)
 
 
 def _holds_or_meets(content: str, others: Iterable[str], heads: frozenset[str]) -> bool:

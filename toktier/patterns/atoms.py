@@ -41,18 +41,14 @@ class Atoms:
 
 def atoms_of(sets: Sequence[SetExpr]) -> Atoms:
     """Divide the code points by membership in ``sets``."""
-    of_code_point = np.zeros(CODE_POINTS, np.uint8)
-    columns: list[tuple[bool, ...]] = [()]
-    for expression in sets:
-        inside = members(expression)
-        combined = of_code_point * np.uint16(2) + inside
-        combined[SURROGATES] = combined[SURROGATES.stop]  # they never occur and need no atom of their own
-        present = np.flatnonzero(np.bincount(combined, minlength=2 * len(columns)))
-        if len(present) > MAX_ATOMS:
-            raise UnsupportedPatternError(f"the pattern's sets divide Unicode into over {MAX_ATOMS} atoms", 0)
-        renumber = np.zeros(2 * len(columns), np.uint8)
-        renumber[present] = np.arange(len(present))
-        of_code_point = renumber[combined]
-        columns = [(*columns[code // 2], bool(code % 2)) for code in present]
-    member = np.array(columns, np.bool_).reshape(len(columns), len(sets)).T
-    return Atoms(of_code_point, tuple(sets), member)
+    inside = np.array([members(expression) for expression in sets]).reshape(len(sets), CODE_POINTS)
+    inside[:, SURROGATES] = inside[:, SURROGATES.stop, None]  # they never occur and need no atom of their own
+    # neighbours are mostly in the same sets, so stretches of them are looked at
+    starts = np.append(0, np.flatnonzero((inside[:, 1:] != inside[:, :-1]).any(axis=0)) + 1)
+    columns: list[tuple[bool, ...]] = list(map(tuple, inside[:, starts].T.tolist()))
+    number = {column: atom for atom, column in enumerate(sorted({*columns}))}
+    if len(number) > MAX_ATOMS:
+        raise UnsupportedPatternError(f"the pattern's sets divide Unicode into over {MAX_ATOMS} atoms", 0)
+    atoms = np.array([number[column] for column in columns], np.uint8)
+    member = np.array([*number], np.bool_).reshape(len(number), len(sets)).T
+    return Atoms(np.repeat(atoms, np.diff(starts, append=CODE_POINTS)), tuple(sets), member)
