@@ -67,6 +67,26 @@ def test_special_ids_are_added_on_reading(name: str) -> None:
     assert session.ids.tolist() == right(name, "One. Two.")
 
 
+def test_an_artifact_that_pads_pads_the_empty_text() -> None:
+    padding = {
+        "strategy": {"Fixed": 6},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "a",
+    }
+    tok = Tokenizer(Artifact.from_bytes(json.dumps(small.document(padding=padding)).encode(), "padded"))
+    empty = tok.reference().encode("", add_special_tokens=False).ids
+    session = tok.session()
+    assert session.ids.tolist() == empty != []
+    ids = session.ids.tolist()
+    for change, text in ((session.append("abab"), "abab"), (session.truncate(0), "")):
+        ids[change.start : change.start + change.removed] = change.ids.tolist()
+        assert ids == tok.reference().encode(text, add_special_tokens=False).ids
+    assert session.ids.tolist() == session.fork().ids.tolist() == empty
+
+
 def test_an_artifact_that_truncates_is_encoded_whole() -> None:
     parts = small.document(
         truncation={"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}

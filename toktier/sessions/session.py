@@ -97,7 +97,7 @@ class Session:
         self._counters = Counters()
         self._state = State(BlockText(), IdBuffer(NO_IDS), Anchors.start(), Seam())
         self._check_text(text)
-        if text:
+        if text or self._engine.refusal is not None:  # even the empty text may be padded
             if special == "raise":
                 tokenizer._check(text, special)
             self._apply(repair.opened(self._engine, self._state, text))
