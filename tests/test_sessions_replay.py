@@ -158,7 +158,7 @@ def test_seams(name: str) -> None:
 
 def change_at_random(name: str, seed: int, count: int, longest: int, special: str = "encode") -> int:
     session = engine(name).session(special=special)  # type: ignore[arg-type]
-    ids: list[int] = []
+    ids: list[int] = session.ids.tolist()
     record = Record(name, special)
     for change, text in islice(random_changes(seed, seam_parts(few_literals(name), seed), longest), count):
         patch = change.make(session, text)
