@@ -36,7 +36,7 @@ def history(seed: int, count: int, **settings: Any) -> list[Step]:
 def replay(name: str, seed: int, count: int, **settings: Any) -> int:
     """Play a transcript by ``append``, ``edit`` and ``update`` in turn."""
     session, text = engine(name).session(), ""
-    ids: list[int] = []
+    ids: list[int] = session.ids.tolist()
     record = Record(name)
     for number, step in enumerate(history(seed, count, **settings)):
         how = "append" if step.start == len(text) else ("edit", "update")[number % 2]
