@@ -2,7 +2,8 @@
 
 A test module offers a function of ``shape`` (dimensions and dtype to a stand-in for an array) that yields names,
 jitted functions and their arguments; :func:`programs` compiles them in a process of its own, since XLA reads its
-flags once.  It takes the CUDA plugin's two wheels, of the version of jaxlib, installed with ``--no-deps``.
+flags once.  It takes the two wheels of the plugin for CUDA 12 or 13, of the version of jaxlib, and the wheel with
+``ptxas`` (``nvidia-cuda-nvcc-cu12``, or ``nvidia-cuda-nvcc`` for 13), all installed with ``--no-deps``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
@@ -61,15 +63,15 @@ class Program:
     command_buffers: int
     ptx: tuple[str, ...]
 
-    def kernel(self, name: str) -> Kernel | None:
-        """What ``ptxas`` says of the kernel; None where there is no ``ptxas``."""
+    def kernel(self, name: str) -> Kernel:
+        """What ``ptxas`` says of the kernel."""
         [text] = [text for text in self.ptx if f".entry {name}(" in text]
-        if shutil.which("ptxas") is None:
-            return None
+        ptxas = _ptxas()
+        assert ptxas is not None  # as :func:`missing` says
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "kernel.ptx")
             file.write_text(text)
-            command = ["ptxas", "-arch=sm_90a", "-v", str(file), "-o", os.devnull]
+            command = [ptxas, "-arch=sm_90a", "-v", str(file), "-o", os.devnull]
             report = subprocess.run(command, check=True, capture_output=True, text=True).stderr
         return Kernel(
             *(int(re.findall(pattern, report)[-1]) for pattern in (r"Used (\d+) reg", r"(\d+) bytes spill st"))
@@ -80,17 +82,28 @@ def missing() -> str | None:
     """Why nothing can be compiled for a GPU here."""
     try:
         wanted = metadata.version("jaxlib")
-        found = [metadata.version(f"jax-cuda12-{part}") for part in ("plugin", "pjrt")]
-    except metadata.PackageNotFoundError as problem:
-        return f"{problem.name} is not installed"
-    return None if found == [wanted, wanted] else f"jaxlib is {wanted}, the CUDA plugin {found}"
+    except metadata.PackageNotFoundError:
+        return "jaxlib is not installed"
+    found = {}
+    for plugin in ("jax-cuda12", "jax-cuda13"):
+        with suppress(metadata.PackageNotFoundError):
+            found[plugin] = {metadata.version(f"{plugin}-{part}") for part in ("plugin", "pjrt")}
+    if {wanted} not in found.values():
+        return f"jaxlib is {wanted}, its CUDA plugin {found or 'not installed'}"
+    return "there is no ptxas" if _ptxas() is None else None
+
+
+def _ptxas() -> str | None:
+    """NVIDIA's assembler, which XLA finds by itself: on the path, or in its wheel for CUDA 12 or 13."""
+    wheels = [f"{folder}/nvidia/{name}/bin" for folder in sys.path for name in ("cuda_nvcc", "cu13")]
+    return shutil.which("ptxas") or shutil.which("ptxas", path=os.pathsep.join(wheels))
 
 
 def programs(build: str, folder: Path) -> dict[str, Program]:
     """Compile what ``build``, written ``module:function``, yields; the dumps go to ``folder``."""
     environment = os.environ | {
         "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
-        "XLA_FLAGS": f"--xla_dump_to={folder} --xla_dump_hlo_as_text",
+        "XLA_FLAGS": f"--xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_emitter_re=ptx",
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
     command = [sys.executable, __file__, build]
@@ -127,7 +140,7 @@ def _compile(build: Build) -> None:
     everywhere = jax.sharding.NamedSharding(mesh, spec())
     for name, function, arguments in build(partial(jax.ShapeDtypeStruct, sharding=everywhere)):
         function.__name__ = name
-        with named_gpu():
+        with named_gpu(mesh.abstract_mesh):
             jax.jit(function).trace(*arguments).lower(lowering_platforms=("cuda",)).compile()
         print(name)
 

@@ -16,7 +16,9 @@ pytestmark = [
 ]
 
 #: Registers of a thread and bytes spilled, at most: with more, fewer threads are under way at a time.
+#: Triton makes other code from JAX 0.11 on.
 BOUNDS = {16: (80, 0), 32: (144, 16), 128: (72, 0), 1024: (64, 16), 4096: (64, 16)}
+BOUNDS_SINCE_0_11 = {16: (96, 0), 32: (168, 0), 128: (88, 0), 1024: (120, 0), 4096: (64, 56)}
 #: Launches for a text, at most: of a pre-tokenizer with one stage, and with three.
 LAUNCHES = {"qwen3": 104, "deepseek-v3": 146}
 
@@ -74,10 +76,10 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, deviceless.P
 
 @pytest.mark.parametrize("limit", BOUNDS)
 def test_a_kernel_fits_in_registers(programs: dict[str, deviceless.Program], limit: int) -> None:
+    from toktier.backends.jax.versions import VERSION
+
     kernel = programs["pieces"].kernel(f"bpe_{limit}")
-    if kernel is None:
-        pytest.skip("ptxas is not on the path")
-    registers, spilled = BOUNDS[limit]
+    registers, spilled = (BOUNDS if VERSION < (0, 11) else BOUNDS_SINCE_0_11)[limit]
     assert kernel.registers <= registers and kernel.spilled <= spilled, kernel
 
 
@@ -94,7 +96,7 @@ def test_lanes_are_one_launch(programs: dict[str, deviceless.Program]) -> None:
     program = programs["lanes"]
     assert "lanes" in program.launches and len(program.launches) <= 3, program.launches
     kernel = program.kernel("lanes")
-    assert kernel is None or (kernel.registers <= 40 and kernel.spilled == 0), kernel
+    assert kernel.registers <= 40 and kernel.spilled == 0, kernel
 
 
 @pytest.mark.parametrize("name", LAUNCHES)

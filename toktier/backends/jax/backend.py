@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ... import batching
 from ...bpe.pieces import PieceEncoder
 from ...compiled import Split
+from ...pipeline import PreTokenizer
 from ...segments import NO_IDS, NO_POSITIONS, PreparedText
 from ..base import Backend
 from . import transfers
@@ -30,11 +31,13 @@ from .forms import active_table
 from .pieces import whole_tables
 from .pipeline import LEFT, Encoded, Sizes, Tables, encode, starts_of
 from .routing import faster_from
+from .runs import run_tables
 from .splitting import LONGEST_LANE, split_tables
 from .symbols import symbol_tables
 from .tables import device_tables
 from .unchecked import Unchecked
 from .utf8 import ADDED, PADDING
+from .versions import CPU_OPTIONS
 
 #: The sizes that texts are padded to, in bytes.
 BUCKETS = tuple(1 << bits for bits in (12, 14, 16, 18, 19, 20, 21, 22, 23))
@@ -50,8 +53,6 @@ _QUEUE = 8
 Result = TypeVar("Result")
 
 _ON_CPU = Sizes(lanes=512, merged=1 << 13)
-#: On a CPU, XLA drops the barriers of :func:`.bits.once` before it fuses, and look-ups are done many times over.
-_CPU_OPTIONS: dict[str, str | bool] = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 
 
 class _Refused(Exception):
@@ -63,7 +64,8 @@ class JaxBackend:
 
     ``instead`` encodes what the device cannot.  ``reasons`` counts, in words, why it had to.  ``inert``: the
     characters that the normalizer's one Unicode form leaves alone (:func:`~toktier.normalization.inert_table`);
-    None where the normalizer is none or more.
+    None where the normalizer is none or more.  ``pre_tokenizer``: what ``split`` was derived from; some are
+    run without the machine (:mod:`.runs`).
     """
 
     name = "jax"
@@ -74,6 +76,7 @@ class JaxBackend:
         pieces: PieceEncoder,
         instead: Backend,
         inert: NDArray[np.bool_] | None = None,
+        pre_tokenizer: PreTokenizer | None = None,
         buckets: tuple[int, ...] | None = None,
     ) -> None:
         self.reasons: Counter[str] = Counter()
@@ -81,6 +84,7 @@ class JaxBackend:
         self.faster_from: int | None = None
         self._split = split
         self._inert = inert
+        self._pre_tokenizer = pre_tokenizer
         self._pieces = pieces
         self._instead = instead
         self._buckets = buckets
@@ -198,7 +202,7 @@ class JaxBackend:
         pieces = self._pieces.tables
         return transfers.to_device(
             Tables(
-                split_tables(self._split),
+                run_tables(self._pre_tokenizer, self._split) or split_tables(self._split),
                 whole_tables(pieces),
                 symbol_tables(pieces.first),
                 device_tables(pieces.merges),
@@ -235,7 +239,7 @@ class JaxBackend:
                 tables = every if function is encode else every.split
                 data = transfers.to_device(np.full(size, PADDING, np.uint8))
                 lowered = jax.jit(partial(function, sizes=sizes)).lower(data, tables)
-                compiled = lowered.compile(compiler_options=None if self.accelerated else _CPU_OPTIONS)
+                compiled = lowered.compile(compiler_options=None if self.accelerated else CPU_OPTIONS)
                 return lambda data: compiled(data, tables)  # returned at once
             except Exception as problem:  # of any kind, and the next text need not try again
                 what = "the kernels do" if sizes.kernels else "it does"

@@ -1,8 +1,8 @@
-"""What depends on the version of JAX and of Pallas, and nothing else does.
+"""What of the kernels depends on the version of JAX and of Pallas, and nothing else does.
 
-The kernels are written for Pallas's Triton form, the one that gathers vectors from device memory.  JAX 0.10 and
-0.11 offer it under one name; from 0.11 on it warns that it will be removed, and without a GPU it lowers only for a
-device that is named.
+The kernels are written for Pallas's Triton form, the one that gathers vectors from device memory.  JAX 0.10
+to 0.12 offer it under one name; from 0.11 on it warns that it will be removed, and without a GPU it lowers only
+for a device that is named.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-#: ``(0, 10, 2)``, say.
-VERSION: tuple[int, ...] = jax.__version_info__
+from .versions import VERSION
 
 program_id = pl.program_id
 when = pl.when
@@ -93,13 +92,17 @@ def kernel(
 
 
 @contextmanager
-def named_gpu(kind: str = "NVIDIA H200") -> Iterator[None]:
-    """Within it, kernels lower for this kind of GPU on a machine that has none."""
+def named_gpu(mesh: jax.sharding.AbstractMesh | None = None) -> Iterator[None]:
+    """Within it, kernels lower for a GPU on a machine that has none.
+
+    ``mesh``: that of the arrays, where they are said to lie on such a device; an H200 otherwise.
+    """
     if VERSION < (0, 11):  # takes compute capability 9.0 by itself
         yield
         return
-    device = jax.sharding.AbstractDevice(device_kind=kind, num_cores=None, platform="gpu")
-    mesh = jax.sharding.AbstractMesh((1,), ("x",), abstract_device=device)
+    if mesh is None:
+        device = jax.sharding.AbstractDevice(device_kind="NVIDIA H200", num_cores=None, platform="gpu")
+        mesh = jax.sharding.AbstractMesh((1,), ("x",), abstract_device=device)
     with jax.sharding.use_abstract_mesh(mesh), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
         yield

@@ -73,7 +73,7 @@ class _Shorter:
     def __dlpack_device__(self) -> Any:
         return self._array.__dlpack_device__()
 
-    def __dlpack__(self, **options: Any) -> Any:
-        capsule = self._array.__dlpack__(**options)
+    def __dlpack__(self, *, stream: Any = None, max_version: object = None) -> Any:
+        capsule = self._array.__dlpack__(stream=stream)  # of DLPack before 1.0, which all read
         _Tensor.from_address(_pointer_of(capsule, b"dltensor")).shape[0] = self._count
         return capsule
