@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -30,6 +31,7 @@ from toktier.tokenizer import BACKENDS as TOKENIZER_BACKENDS
 
 TEXT = "\ufeffHello, wörld\r\nline\rtwo\n<|endoftext|> e\u0301 \U0001f9cc\U0001fae0\t\n"
 EXPECTED = {name: reference(name).encode(TEXT).ids for name in ("gpt2", "gpt-oss", "qwen3")}
+COMMANDS = ("encode", "decode", "count", "inspect", "certify", "tokenizers")
 POSIX = pytest.mark.skipif(os.name != "posix", reason="signals, terminals and /dev/full are POSIX's")
 
 
@@ -437,6 +439,8 @@ def test_inspect_for_readers(run: Run) -> None:
     assert "0..12  '<|im_start|>' = 151644  (added token)\n" in out
     assert "12..24  'tokenization' = 5839 'token' + 2022 'ization'\n" in out
     assert run("inspect", "gpt2", "-", stdin=b"Hi").out == run("inspect", "gpt2", "Hi").out
+    assert "text         1 character, 1 byte, 1 token\n" in run("inspect", "gpt2", "a").out.decode()
+    assert "splitting    1 stage over 14 atoms\n" in run("inspect", "gpt2").out.decode()
 
 
 @pytest.mark.parametrize("name", tokenizers("bert_uncased", "xlm_roberta"))
@@ -472,8 +476,25 @@ def test_tokenizers(run: Run) -> None:
         assert row["vocabulary"] == max(reference(name).get_vocab().values()) + 1
         assert row["licence"] == LICENCES[name]
         assert row["default"] == (name == "gpt-oss")
-    out = run("tokenizers").out.decode()
-    assert all(artifact(name).fingerprint in out for name in embedded_names())
+    lines = [line.split("\t") for line in run("tokenizers").out.decode().splitlines()]
+    keys = ["name", "vocabulary", "model", "licence", "fingerprint"]
+    assert lines == [keys, *([str(row[key]) for key in keys] for row in rows)]
+
+
+@pytest.mark.parametrize(("width", "titles"), [(80, 5), (60, 4), (24, 1)])
+def test_tokenizers_on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int, titles: int) -> None:
+    class Terminal(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return True
+
+    written = io.BytesIO()
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys, "stdout", Terminal(written, "utf-8"))
+    assert main(["tokenizers"]) == 0
+    lines = written.getvalue().decode().splitlines()
+    assert max(map(len, lines)) <= width
+    assert len(re.split(" {2,}", lines[0])) == titles
+    assert lines[2].startswith("gpt-oss (default)")
 
 
 # --- the command line itself ------------------------------------------------------------------
@@ -519,12 +540,23 @@ def test_a_backend_that_cannot_run_the_tokenizer(run: Run, files: Path, name: st
     assert ran.err.endswith("use --backend auto or reference\n")
 
 
-@pytest.mark.parametrize("command", [[], ["encode"], ["decode"], ["count"], ["inspect"], ["tokenizers"]])
-def test_help(run: Run, command: list[str]) -> None:
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
+def test_help(run: Run, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     ran = run(*command, "--help")
     assert (ran.status, ran.err) == (0, "")
     assert b"example" in ran.out
     assert b"exit status:" in ran.out
+    assert max(map(len, ran.out.decode().splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", ["encode", "count"])
+@pytest.mark.parametrize("text", ["Hello, world", "two\nlines", "long " * 2000])
+def test_a_text_where_a_file_belongs(run: Run, command: str, text: str) -> None:
+    ran = run(command, text)
+    assert (ran.status, ran.out) == (1, b"")
+    assert ran.err.endswith(f"; a text comes from standard input: echo TEXT | toktier {command}\n")
+    assert ran.err.count("\n") == 1 and len(ran.err) < 300
 
 
 def test_without_a_command(run: Run) -> None:
@@ -659,7 +691,7 @@ def on_terminal(command: list[str], until: bytes, seconds: float, folder: Path) 
 def test_bar_on_a_terminal(files: Path) -> None:
     pytest.importorskip("rich", reason="the bar needs the optional package rich")
     shown, out = on_terminal(program("encode", "-t", "gpt2", "b.txt", "-"), b"1 of 2 files", 60, files)
-    assert b"encoding: 1 of 2 files" in shown
+    assert b"toktier encode: 1 of 2 files" in shown
     assert shown.endswith(b"\x1b[2K")  # its line is cleared
     assert out == 2 * line(reference("gpt2").encode("Hello, world").ids)
 

@@ -6,6 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 
+def counted(number: int, thing: str) -> str:
+    """``1 token``, ``2 tokens``."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """A tokenizer's route.  ``print`` it, or take :meth:`as_dict` for JSON.
@@ -29,15 +34,13 @@ class Explanation:
         return asdict(self)
 
     def __str__(self) -> str:
+        splitting = f"{counted(self.stages, 'stage')} over {counted(self.atoms, 'atom')}"
         rows = [
             ("tokenizer", self.name),
             ("fingerprint", self.fingerprint),
             ("reference", f"tokenizers {self.tokenizers_version}"),
             ("backend", f"{self.backend} (of {', '.join(self.backends)})"),
-            (
-                "splitting",
-                f"{self.stages} stage(s) over {self.atoms} atoms" if self.atoms else "by the reference",
-            ),
+            ("splitting", splitting if self.atoms else "by the reference"),
             ("certificate", self.certificate),
         ]
         rows += [("falls back", f"{part}: {reason}") for part, reason in self.fallbacks]

@@ -22,7 +22,8 @@ OK, BAD_DATA, BAD_USAGE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 _STATUS = """\
 exit status:
   0    everything went well
-  1    an input could not be processed (the others were), or has more tokens than --limit
+  1    an input could not be processed (the others were), or has more tokens
+       than --limit
   2    the command line is wrong: an unknown option, tokenizer or backend
   130  it was interrupted"""
 
@@ -60,6 +61,15 @@ def say(line: str) -> None:
     """Write a line to standard error, if there is one."""
     if sys.stderr is not None:
         print(line, file=sys.stderr, flush=True)
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Wraps paragraphs; one with an indented line stays as it is written."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.split("\n\n")
+        fill = super()._fill_text
+        return "\n\n".join(part if "\n " in part else fill(part, width, indent) for part in paragraphs)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -105,8 +115,8 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     parser = _Parser(
         prog="toktier",
         description="Tokenize text with ids identical to Hugging Face tokenizers.",
-        epilog=f"example: toktier count README.md\n\n{_STATUS}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"example:\n  toktier count README.md\n\n{_STATUS}",
+        formatter_class=_Formatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"toktier {__version__}")
@@ -119,7 +129,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
             help=summary,
             description=f"{summary[0].upper()}{summary[1:]}. {more}".strip(),
             epilog=f"examples:\n{example}\n\n{_STATUS}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
             allow_abbrev=False,
         )
         added.set_defaults(command=name)
@@ -150,10 +160,10 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     decode = command(
         "decode",
         "make text of token ids",
-        "Writes exactly the text, with no newline after it (but on a\n"
+        "Writes exactly the text, with no newline after it (but on a "
         "terminal). Ids the tokenizer does not have are passed over, as the reference does.",
         "  toktier decode 13225 11 2375\n  toktier decode -t qwen3 '[9707, 11, 1879]'\n"
-        "  toktier encode --no-special-tokens a.txt | toktier decode --keep-special-tokens | cmp - a.txt",
+        "  toktier encode --no-special-tokens a.txt |\n    toktier decode --keep-special-tokens | cmp - a.txt",
     )
     decode.add_argument(
         "inputs",
@@ -212,7 +222,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     inspect = command(
         "inspect",
         "explain a tokenizer, and how it takes a text apart",
-        "Tells which part of the\ntokenizer runs where and why; and of a text its normalized form, its pieces and "
+        "Tells which part of the tokenizer runs where and why; and of a text its normalized form, its pieces and "
         "their tokens.",
         "  toktier inspect qwen3\n  toktier inspect qwen3 '<|im_start|>Hello, world'\n"
         '  toktier inspect model/tokenizer.json - < a.txt\n  toktier inspect gpt2 --trace "it\'s  12"',
@@ -235,8 +245,8 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     certify = command(
         "certify",
         "show where texts may be cut, and why nowhere else",
-        "At a certified cut a\ntext may be cut in two and both sides tokenized apart. Which places are "
-        "certified is a matter\nof the two characters there; docs/certificates.md explains the output.",
+        "At a certified cut a text may be cut in two and both sides tokenized apart. Which places are "
+        "certified is a matter of the two characters there; docs/certificates.md explains the output.",
         "  toktier certify gpt2\n  toktier certify gpt2 --witness '\\t' a\n"
         "  toktier certify model/tokenizer.json --json | jq .refusal",
     )
@@ -256,7 +266,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     tokenizers = command(
         "tokenizers",
         "list the embedded tokenizers",
-        "They work offline, at once. Others are\ngiven as a path or a Hugging Face repository.",
+        "They work offline, at once. Others are given as a path or a Hugging Face repository.",
         "  toktier tokenizers\n  toktier tokenizers --json | jq -r .fingerprint",
     )
     tokenizers.add_argument("--json", action="store_true", help="one JSON object per tokenizer, one on a line")

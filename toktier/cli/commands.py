@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -23,10 +24,20 @@ from ..errors import (
     UnknownBackendError,
     UnknownTokenizerError,
 )
+from ..explanation import counted
 from ..parallel import usable_cores
 from ..tokenizer import Tokenizer
 from . import BAD_DATA, BAD_USAGE, OK, say
-from .reading import STANDARD_INPUT, UnreadableError, decode_text, parse_ids, read_ids, read_text, shown_name
+from .reading import (
+    STANDARD_INPUT,
+    NoSuchFileError,
+    UnreadableError,
+    decode_text,
+    parse_ids,
+    read_ids,
+    read_text,
+    shown_name,
+)
 from .running import Bar, in_order
 
 #: Of the embedded tokenizers; the file NOTICE has the details.
@@ -34,6 +45,8 @@ LICENCES = {"gpt2": "Modified MIT", "gpt-oss": "Apache-2.0", "qwen3": "Apache-2.
 
 Result = TypeVar("Result")
 
+#: What ``toktier tokenizers`` tells of each, in this order.
+_COLUMNS = ("name", "vocabulary", "model", "licence", "fingerprint")
 _IDS = re.compile(r"[\d\s,\[\]]+", re.ASCII)
 _DECODED_AT_ONCE = 1 << 16  # ids
 
@@ -94,7 +107,7 @@ def _encode(args: argparse.Namespace) -> int:
         return title + _offsets_table(tok, ids, spans, byte_spans)
 
     work = encode_with_offsets if args.offsets else encode
-    return _each("encoding", work, names, jobs, lambda _, output: output)
+    return _each("encode", work, names, jobs, lambda _, output: output)
 
 
 def _count(args: argparse.Namespace) -> int:
@@ -125,7 +138,7 @@ def _count(args: argparse.Namespace) -> int:
             return os.fsencode(f"{number}{shown}\n")
         return os.fsencode(f"{number:>9} {name}\n")
 
-    status = _each("counting", count, names, jobs, line)
+    status = _each("count", count, names, jobs, line)
     exceeded = limit is not None and any(found > limit for found in counts)
     if len(names) > 1:
         if args.json:
@@ -137,7 +150,7 @@ def _count(args: argparse.Namespace) -> int:
 
 
 def _each(
-    title: str,
+    command: str,
     work: Callable[[str], Result],
     names: Sequence[str],
     jobs: int,
@@ -145,14 +158,17 @@ def _each(
 ) -> int:
     """Write the rendered result for each input, in order; report those that fail and go on."""
     status = OK
-    with Bar(title, names) as bar:
+    with Bar(f"toktier {command}", names) as bar:
         for name, future in in_order(work, names, jobs, bar):
             try:
                 result = future.result()
             except (TokTierError, UnreadableError, MemoryError) as problem:
                 status = BAD_DATA
+                hint = ""
+                if isinstance(problem, NoSuchFileError) and len(names) == 1:
+                    hint = f"; a text comes from standard input: echo TEXT | toktier {command}"
                 with bar.making_way(sys.stderr):
-                    _report(name, problem)
+                    _report(name, problem, hint)
                 continue
             with bar.making_way(sys.stdout):
                 _write(render(name, result))
@@ -297,8 +313,8 @@ def _inspect_text(tok: Tokenizer, text: str) -> tuple[dict[str, Any], list[str]]
     around = len(ids) - len(tok.encode(text, add_special_tokens=False))
     size = len(text.encode())
     about: dict[str, Any] = {"characters": len(text), "bytes": size, "ids": ids}
-    tokens = f"{len(ids)} tokens" + (f", {around} of them added around the text" if around else "")
-    lines = [f"{'text':12} {len(text)} characters, {size} bytes, {tokens}"]
+    tokens = counted(len(ids), "token") + (f", {around} of them added around the text" if around else "")
+    lines = [f"{'text':12} {counted(len(text), 'character')}, {counted(size, 'byte')}, {tokens}"]
     try:
         normal, pieces = tok.pieces(text)
     except BackendUnsupportedError:
@@ -364,10 +380,18 @@ def _tokenizers(args: argparse.Namespace) -> int:
         }
         if args.json:
             _write(_json(fields))
-        mark = " (default)" if name == DEFAULT else ""
-        rows.append((name + mark, str(tok.vocab_size), tok.model, LICENCES[name], tok.fingerprint))
-    if not args.json:
-        _write(_table(("name", "vocabulary", "model", "licence", "fingerprint (SHA-256)"), rows))
+        rows.append(fields)
+    if args.json:
+        return OK
+    if not sys.stdout.isatty():  # for other programs: tabs, nothing left out
+        cells = [[str(row[key]) for key in _COLUMNS] for row in rows]
+        _write("".join("\t".join(line) + "\n" for line in (_COLUMNS, *cells)).encode())
+        return OK
+    shown = []
+    for row in rows:
+        name = f"{row['name']} (default)" if row["default"] else str(row["name"])
+        shown.append((name, *(str(row[key]) for key in _COLUMNS[1:-1]), f"{row['fingerprint']:.12}..."))
+    _write(_table(_COLUMNS, shown, shutil.get_terminal_size().columns))
     return OK
 
 
@@ -383,9 +407,15 @@ def _offsets_table(tok: Tokenizer, ids: list[int], spans: list[list[int]], byte_
     return _table(("id", "characters", "bytes", "token"), rows)
 
 
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> bytes:
-    """Columns under their titles; the last may hold anything, so it is not padded."""
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], width: int | None = None) -> bytes:
+    """Columns under their titles; the last may hold anything, so it is not padded.
+
+    Of those that do not fit into ``width`` there is only what fits.
+    """
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    while width is not None and len(widths) > 1 and sum(widths) + 2 * (len(widths) - 1) > width:
+        widths.pop()
+    head, rows = head[: len(widths)], [row[: len(widths)] for row in rows]
     widths[-1] = 0
     lines = ("  ".join(map(str.ljust, row, widths)) for row in (head, *rows))
     return "".join(f"{line}\n" for line in lines).encode()
@@ -405,13 +435,19 @@ def _write(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def _report(name: str | None, problem: Exception) -> None:
+def _report(name: str | None, problem: Exception, hint: str = "") -> None:
     """One line on standard error."""
     message = "not enough memory" if isinstance(problem, MemoryError) else " ".join(str(problem).split())
     # Advice is given in terms of Python.
     message = re.sub(r'\b(backend|special)="(\w+)(?:" or "(\w+))?"', _as_option, message)
-    where = "" if name is None else f"{shown_name(name)}: "
-    say(f"toktier: {where}{message}")
+    where = "" if name is None else f"{_one_line(shown_name(name))}: "
+    say(f"toktier: {where}{message}{hint}")
+
+
+def _one_line(name: str) -> str:
+    """A name, in part if it is long, and without line breaks."""
+    shown = name if len(name) <= 100 else f"{name[:97]}..."
+    return shown if shown.isprintable() else repr(shown)[1:-1]
 
 
 def _as_option(match: re.Match[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +30,10 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 class UnreadableError(Exception):
     """An input cannot be opened or read."""
+
+
+class NoSuchFileError(UnreadableError):
+    """There is nothing of this name."""
 
 
 def shown_name(name: str) -> str:
@@ -144,5 +149,9 @@ def _read(action: Callable[[], Result]) -> Result:
         return action()
     except IsADirectoryError:
         raise UnreadableError("is a directory; name the files in it") from None
+    except FileNotFoundError as problem:
+        raise NoSuchFileError(problem.strerror) from None
     except (OSError, ValueError) as problem:  # ValueError: a NUL in a name
+        if getattr(problem, "errno", None) == errno.ENAMETOOLONG:
+            raise NoSuchFileError(getattr(problem, "strerror", None)) from None
         raise UnreadableError(getattr(problem, "strerror", None) or str(problem)) from None
