@@ -1,7 +1,7 @@
 """What certificates cost: to derive them, to find a cut, to find all cuts.
 
     python benchmarks/certificates.py                          # the embedded tokenizers
-    python benchmarks/certificates.py derive ../shared/tokenizers/*.json.xz
+    python benchmarks/certificates.py derive my-tokenizers/*.json   # a folder of your own
 
 `derive` derives each certificate in a new process, with an empty cache on disk and what the package ships (the
 character sets of its own tokenizers); reading the file is not in the time.  `last` looks back for a cut from many

@@ -38,9 +38,7 @@ from toktier.errors import TokTierError
 SIZES = (1_000_000, 10_000, 100_000, 2_000_000, 4_400_000)
 QUICK = (10_000, 40_000)
 CORPORA = ("english", "code", "cjk")
-#: Beside the checkout, where there is one.
-_LLAMA = Path(__file__).resolve().parent.parent.parent / "shared" / "tokenizers" / "llama3_1.json.xz"
-TOKENIZERS = ("qwen3", "gpt-oss", "deepseek-v3", *([str(_LLAMA)] if _LLAMA.is_file() else []))
+TOKENIZERS = ("qwen3", "gpt-oss", "deepseek-v3")
 #: Texts up to so many characters are encoded by the reference too.
 _BY_REFERENCE = 100_000
 #: Different texts among the repetitions; a device remembers nothing of a text between them.
@@ -231,7 +229,7 @@ def show(rows: Sequence[Row]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokenizers", nargs="+", default=list(TOKENIZERS))
+    parser.add_argument("--tokenizers", nargs="+", default=list(TOKENIZERS), help="names or paths")
     parser.add_argument("--corpora", nargs="+", default=list(CORPORA), choices=list(corpora.CORPORA))
     parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES), help="characters")
     parser.add_argument("--repetitions", type=int, default=20)
