@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..bpe.hashing import ABSENT, pair_table
 from .barriers import CODE_POINT_BITS
 from .certificate import ASK, CLOSES, ENDS, RESTARTS, Certificate
-from .literals import Literals, Splits, beginnings, goes_on, inner_pairs, lies_across, splits
+from .literals import Continuations, Literals, Splits, beginnings, inner_pairs, lies_across, splits
 
 #: Characters that are looked at one by one before arrays take over, and in the first of these; each next one is
 #: as many times longer.
@@ -110,15 +110,18 @@ class Cuts:
         if self.refusal is not None or len(text) < 2:
             return np.empty(0, np.int64)
         bit = self._bits(closes)
-        entries = self._entries(text)
-        found = np.flatnonzero(entries & np.uint8(bit)) + 1
-        unsure = np.flatnonzero(entries[found - 1] & np.uint8(int(ASK) | bit & int(ENDS)))
+        points = None if text.isascii() else _points(text)
+        entries = self._entries(text, points)
+        found = np.flatnonzero(entries & np.uint8(bit))
+        entries = entries.take(found)
+        found += 1
+        unsure = np.flatnonzero(entries & np.uint8(int(ASK) | bit & int(ENDS)))
         if not len(unsure):
             return found
         kept = np.ones(len(found), np.bool_)
-        places = found[unsure]
-        holds, asked = self._sieve.sift(text, places, entries[places - 1], bit)
-        one_by_one = zip(places[asked].tolist(), entries[places[asked] - 1].tolist(), strict=True)
+        places, entries = found.take(unsure), entries.take(unsure)
+        holds, asked = self._sieve.sift(_points(text) if points is None else points, places, entries, bit)
+        one_by_one = zip(places[asked].tolist(), entries[asked].tolist(), strict=True)
         holds[asked] = [self._is_cut(text, place, entry, bit) for place, entry in one_by_one]
         kept[unsure] = holds
         return found[kept]
@@ -175,7 +178,7 @@ class Cuts:
     def _token_behind(self, text: str, place: int, normal: str) -> bool:
         """Whether an added token begins at ``place``, or may; ``normal``: the normalized character there."""
         given = self._first_given.get(text[place])
-        return normal in self._first_normalized or (given is not None and goes_on(text, place, given))
+        return normal in self._first_normalized or (given is not None and given.follow(text, place))
 
     def _token_before(self, text: str, place: int, normal: str) -> bool:
         """Whether an added token ends at ``place``, or may; ``normal``: the normalized character before it."""
@@ -190,7 +193,7 @@ class Cuts:
         return frozenset(token.content[-1] for token in self._literals.normalized)
 
     @cached_property
-    def _first_given(self) -> dict[str, tuple[str, ...]]:
+    def _first_given(self) -> dict[str, Continuations]:
         return beginnings(self._literals.given)
 
     @cached_property
@@ -218,14 +221,13 @@ class Cuts:
 
     @cached_property
     def _sieve(self) -> _Sieve:
-        return _Sieve(self._certificate, self._literals)
+        return _Sieve(self._certificate, self._literals, self._ends)
 
-    def _entries(self, text: str) -> NDArray[np.uint8]:
-        """The table's entries for all neighbours in ``text``."""
-        if text.isascii():
+    def _entries(self, text: str, points: NDArray[np.uint32] | None) -> NDArray[np.uint8]:
+        """The table's entries for all neighbours in ``text``; ``points``: its code points, if it is not ASCII."""
+        if points is None:
             classes = np.frombuffer(text.encode("ascii").translate(self._ascii), np.uint8)
         else:
-            points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
             classes = self._class_of.take(points, mode="clip")
         pairs = classes[:-1] * np.uint16(self._count)
         pairs += classes[1:]
@@ -233,12 +235,21 @@ class Cuts:
 
     def _places(self, text: str, low: int, high: int, bit: int) -> list[int]:
         """Places p with ``low < p < high`` whose classes allow a cut, or may."""
-        places: list[int] = (np.flatnonzero(self._entries(text[low:high]) & np.uint8(bit)) + low + 1).tolist()
+        part = text[low:high]
+        entries = self._entries(part, None if part.isascii() else _points(part))
+        places: list[int] = (np.flatnonzero(entries & np.uint8(bit)) + low + 1).tolist()
         return places
+
+
+def _points(text: str) -> NDArray[np.uint32]:
+    """Code points."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
 # What a character may be a part of, as bits; those for the right one of two are twice those for the left one.
 _ADJACENT, _BLOCKED, _LITERAL, _LAST = np.array((1, 4, 16, 32), np.uint8)
+#: As many characters before a place are looked at for an added token that lies across it.
+_BACK = 5
 _POINT = np.uint64((1 << CODE_POINT_BITS) - 1)
 
 
@@ -248,15 +259,15 @@ class _Sieve:
     Of most places one of the two says that nothing is to be feared; the pairs of the others are looked up.
     """
 
-    def __init__(self, certificate: Certificate, literals: Literals) -> None:
+    def __init__(self, certificate: Certificate, literals: Literals, ends: Collection[str]) -> None:
         self._mapped = certificate.mapped
         left = (certificate.adjacent >> np.uint64(CODE_POINT_BITS)).astype(np.uint32)
         right = (certificate.adjacent & _POINT).astype(np.uint32)
-        self._adjacent = pair_table(left, right, _CODE_POINTS)
+        self._adjacent = _PairSet(left, right)
         contents = [token.content for token in literals.given]
-        # a token's characters up to the one behind the place: all, if one or two of them stand before it, or four
-        self._begun = [_CodeSet({content[: n + 1] for content in contents if len(content) > n}) for n in (1, 2)]
-        self._under_way = _CodeSet({c[i : i + 4] for c in contents for i in range(len(c) - 3)})
+        # a token's characters up to the one behind the place: all, if few stand before it, or the last of them
+        self._begun = [_CodeSet({c[: n + 1] for c in contents if len(c) > n}) for n in range(1, _BACK)]
+        self._under_way = _CodeSet({c[i : i + _BACK + 1] for c in contents for i in range(len(c) - _BACK)})
         blocked = inner_pairs(literals.normalized)
         self._blocked = _CodeSet(blocked)
 
@@ -271,15 +282,13 @@ class _Sieve:
         self._ended = []
         if certificate.prefix:
             flags[[*map(ord, {token.content[-1] for token in literals.normalized})]] |= _LAST
-            self._ended = [
-                _CodeSet({c[-n:] for c in contents if len(c) >= n and n in (3, len(c))}) for n in (1, 2, 3)
-            ]
+            self._ended = _endings(contents)
+        self._ends = _endings(ends)
 
     def sift(
-        self, text: str, places: NDArray[np.int64], entries: NDArray[np.uint8], bits: int
+        self, points: NDArray[np.uint32], places: NDArray[np.int64], entries: NDArray[np.uint8], bits: int
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which places certainly hold, and which need a look at what lies around them."""
-        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+        """Which places of a text certainly hold, and which need a look at what lies around them."""
         before, behind = points.take(places - 1), points.take(places)
         flags, right = self._flags.take(before, mode="clip"), self._flags.take(behind, mode="clip")
         flags &= right >> 1 & (_ADJACENT | _BLOCKED) | (_LITERAL if self._ended else right & _LITERAL) | _LAST
@@ -288,13 +297,12 @@ class _Sieve:
         asked |= flags & _LAST != 0
         literal = np.flatnonzero(flags & _LITERAL)
         if len(literal):
-            # one lies across that has begun one or two characters before the place, or is farther under way
+            # one lies across that has begun a few characters before the place, or is farther under way
             at = places[literal]
-            windows = [points.take(np.maximum(at - back, 0)) for back in range(3, -1, -1)]
-            across = self._under_way.has(*windows)
-            across |= self._begun[0].has(*windows[2:]) | self._begun[1].has(*windows[1:])
-            for size, ended in enumerate(self._ended, 1):
-                across |= ended.has(*windows[3 - size : 3])
+            window = [points.take(np.maximum(at - back, 0)) for back in range(_BACK, -1, -1)]
+            across = self._under_way.has(*window) | _ends_with(self._ended, window[:-1])
+            for size, begun in enumerate(self._begun, 2):
+                across |= begun.has(*window[-size:])
             asked[literal[across]] = True
         suspect = np.flatnonzero(flags & (_ADJACENT | _BLOCKED))
         if len(suspect):
@@ -303,16 +311,68 @@ class _Sieve:
                 before[before == code] = normal
                 behind[behind == code] = normal
             asked[suspect[self._blocked.has(before, behind)]] = True
-            holds[suspect[self._adjacent.find(before, behind) != ABSENT]] = False
+            holds[suspect[self._adjacent.has(before, behind)]] = False
         asked &= holds
-        asked |= entries & np.uint8(bits) & ENDS != 0
+        end = np.flatnonzero(entries & np.uint8(bits) & ENDS)
+        if len(end):
+            window = [points.take(np.maximum(places[end] - back, 0)) for back in range(3, 0, -1)]
+            asked[end[_ends_with(self._ends, window)]] = True
         return holds, asked
 
 
-class _CodeSet:
-    """A set of strings of up to four characters, all of one length, that is asked about many at once.
+def _endings(contents: Collection[str]) -> list[_CodeSet]:
+    """Their last characters: one, if that is all, or two, or three."""
+    return [_CodeSet({c[-n:] for c in contents if len(c) >= n and n in (3, len(c))}) for n in (1, 2, 3)]
 
-    Of four characters the first may be taken for another one, now and then.
+
+def _ends_with(endings: list[_CodeSet], characters: Sequence[NDArray[np.uint32]]) -> NDArray[np.bool_]:
+    """Whether one of :func:`_endings` stands in the last of at least three characters."""
+    found = np.zeros(len(characters[0]), np.bool_)
+    for size, ending in enumerate(endings, 1):
+        found |= ending.has(*characters[-size:])
+    return found
+
+
+class _PairSet:
+    """A set of pairs of characters that is asked about many at once: a matrix of bits.
+
+    Only characters of some pair have a row or a column: 4,068 and 4,612 in Gemma 3, which makes 2.4 MB.
+    """
+
+    #: Bits of the largest matrix; beyond it pairs are looked up in a hash table, which takes three times as long.
+    _MOST = 1 << 27
+
+    def __init__(self, left: NDArray[np.uint32], right: NDArray[np.uint32]) -> None:
+        rows, columns = np.unique(left), np.unique(right)
+        self._width = len(columns) + 1
+        self._table = None
+        if (len(rows) + 1) * self._width > self._MOST:
+            self._table = pair_table(left, right, _CODE_POINTS)
+            return
+        self._row, self._column = np.zeros((2, _CODE_POINTS), np.uint32)  # 0: in no pair
+        self._row[rows] = np.arange(1, len(rows) + 1)
+        self._column[columns] = np.arange(1, self._width)
+        bits = np.zeros((len(rows) + 1) * self._width, np.bool_)
+        bits[self._row[left] * self._width + self._column[right]] = True
+        self._bits = np.packbits(bits, bitorder="little")
+
+    def has(self, left: NDArray[np.uint32], right: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """Whether each pair is in the set."""
+        if self._table is not None:
+            absent: NDArray[np.bool_] = self._table.find(left, right) == ABSENT
+            return ~absent
+        place = self._row.take(left, mode="clip")
+        place *= np.uint32(self._width)
+        place += self._column.take(right, mode="clip")
+        bits = self._bits.take(place >> 3, mode="clip") >> (place.astype(np.uint8) & 7) & 1
+        found: NDArray[np.bool_] = bits.view(np.bool_)
+        return found
+
+
+class _CodeSet:
+    """A set of short strings, all of one length, that is asked about many at once.
+
+    Strings of more than three characters may be taken for others, now and then.
     """
 
     _BITS = 20

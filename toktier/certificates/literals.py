@@ -107,41 +107,51 @@ def inner_pairs(tokens: Iterable[AddedToken]) -> frozenset[str]:
     return frozenset(t.content[i : i + 2] for t in tokens for i in range(len(t.content) - 1))
 
 
-#: Parts of tokens up to a place, by their lengths, and for each the parts that go on from there.
-Splits: TypeAlias = dict[int, dict[str, list[str]]]
+class Continuations:
+    """Strings one of which a text may go on with."""
+
+    __slots__ = ("_contents", "_longest")
+
+    def __init__(self, contents: Iterable[str]) -> None:
+        self._contents = tuple(contents)
+        self._longest = max(map(len, self._contents))
+
+    def follow(self, text: str, place: int) -> bool:
+        """Whether ``text`` goes on at ``place`` with one of them, or might if there were more of it."""
+        if text.startswith(self._contents, place):
+            return True
+        return len(text) - place < self._longest and any(c.startswith(text[place:]) for c in self._contents)
+
+
+#: Parts of tokens up to a place, by their lengths, and for each what goes on from there.
+Splits: TypeAlias = dict[int, dict[str, Continuations]]
 
 
 def splits(tokens: Iterable[AddedToken]) -> dict[str, Splits]:
     """How tokens may lie across a place, by the two characters there."""
-    found: dict[str, Splits] = {}
+    found: dict[str, dict[int, dict[str, list[str]]]] = {}
     for token in tokens:
         for at in range(1, len(token.content)):
             left, right = token.content[:at], token.content[at:]
             found.setdefault(left[-1] + right[0], {}).setdefault(at, {}).setdefault(left, []).append(right)
-    return found
+    return {
+        pair: {at: {left: Continuations(rights) for left, rights in lefts.items()} for at, lefts in parts.items()}
+        for pair, parts in found.items()
+    }
 
 
-def beginnings(tokens: Iterable[AddedToken]) -> dict[str, tuple[str, ...]]:
+def beginnings(tokens: Iterable[AddedToken]) -> dict[str, Continuations]:
     """The tokens by their first character."""
     found: dict[str, list[str]] = {}
     for token in tokens:
         found.setdefault(token.content[0], []).append(token.content)
-    return {first: tuple(contents) for first, contents in found.items()}
-
-
-def goes_on(text: str, place: int, contents: Sequence[str]) -> bool:
-    """Whether ``text`` goes on at ``place`` with one of ``contents``, or might if there were more of it."""
-    rest = len(text) - place
-    return any(
-        text.startswith(content, place) or (rest < len(content) and content.startswith(text[place:]))
-        for content in contents
-    )
+    return {first: Continuations(contents) for first, contents in found.items()}
 
 
 def lies_across(text: str, place: int, parts: Splits) -> bool:
     """Whether a token lies across ``place``, or would if the text went on; ``parts``: see :func:`splits`."""
     for length, lefts in parts.items():
         rights = lefts.get(text[max(0, place - length) : place])
-        if rights is not None and goes_on(text, place, rights):
+        if rights is not None and rights.follow(text, place):
             return True
     return False
