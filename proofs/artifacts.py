@@ -12,6 +12,8 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from toktier.artifact import Artifact
+from toktier.bpe.rounds import mergeable_at_once
+from toktier.bpe.tables import merges
 from toktier.patterns.syntax import Node
 from toktier.pipeline import parse
 from toktier.plan import certificate_plan
@@ -42,6 +44,7 @@ class Subject:
     ``nodes``: the patterns of its stages; ``pre_tokenizer``: as the artifact has it; ``refusal``: why there is no
     certificate, or None.  ``barriers``: there are no stages, and the text is cut where no token of the vocabulary
     holds the two characters next to each other; ``barrier_failure``: a text and a cut that show that it may not.
+    ``rounds``: of how many of its merge rules a round is merged at once (:mod:`toktier.bpe.rounds`), in words.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -49,6 +52,7 @@ class Subject:
     refusal: str | None = None
     barriers: bool = False
     barrier_failure: str | None = None
+    rounds: str | None = None
 
     def engine(self) -> PreTokenizerEngine:
         """The artifact's own pre-tokenizer, with a model that takes no time to load."""
@@ -72,9 +76,18 @@ def subject_of(artifact: Artifact) -> Subject:
     plan = certificate_plan(parse(document), vocabulary)
     if isinstance(plan, str):
         return Subject(refusal=plan)
+    rounds = rounds_of(document["model"])
     if plan.barriers:
-        return Subject(barriers=True, barrier_failure=check_barriers(document["model"]))
-    return Subject(plan.stages, json.dumps(document["pre_tokenizer"]))
+        return Subject(barriers=True, barrier_failure=check_barriers(document["model"]), rounds=rounds)
+    return Subject(plan.stages, json.dumps(document["pre_tokenizer"]), rounds=rounds)
+
+
+def rounds_of(model: Mapping[str, Any]) -> str | None:
+    """How many rules of a BPE model a round may apply everywhere at once; None for other models."""
+    if not model.get("merges"):
+        return None
+    at_once = mergeable_at_once(merges(model))
+    return f"rounds: {at_once.sum():,} of {len(at_once):,} rules may be merged everywhere at once"
 
 
 def check_barriers(model: Mapping[str, Any], texts: int = 60, seed: int = 0) -> str | None:

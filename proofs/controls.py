@@ -8,18 +8,22 @@ is asked whether the text that they come up with is a counterexample indeed.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spec import FAMILIES, Family, Synchronizing
 from spec.cl100k import After, Before, cl100k, kind
+from toktier.normalization import inert_table
 from toktier.patterns.machine import Machine
+from toktier.pipeline import Normalizer, Pipeline, UnicodeForm
 
-from . import bpe
+from . import bpe, guards
 from .cuts import cuts_of, shows
 from .engine import engine_of
 from .families import Subject, prove_equivalence, subject_of
@@ -244,6 +248,78 @@ def refute_statement(statement: bpe.Statement) -> Refutation | None:
     return Refutation(word, bpe.by_engine(word, ranks) == bpe.bpe(word, ranks))
 
 
+# --- guards that are not kept ------------------------------------------------------------
+
+
+def refute_guard(
+    name: str, believed: Callable[[Pipeline], Pipeline], inert: guards.Inert | None = None
+) -> Refutation | None:
+    """The certificate of one of :data:`guards.GUARDED`, derived for another tokenizer than it is."""
+    found = guards.try_cuts(guards.GUARDED[name], believed, inert).refuted
+    return None if found is None else Refutation(found, True)  # the engine alone was the judge
+
+
+def refute_inert(inert: NDArray[np.bool_]) -> Refutation | None:
+    """A table of characters that are inert under NFC."""
+    found = guards.refuted_inert("NFC", inert)
+    return None if found is None else Refutation(found, True)
+
+
+def _without_flag(flag: str) -> Callable[[Pipeline], Pipeline]:
+    def believed(pipeline: Pipeline) -> Pipeline:
+        flags: dict[str, Any] = {flag: False}
+        return replace(pipeline, added_tokens=tuple(replace(token, **flags) for token in pipeline.added_tokens))
+
+    return believed
+
+
+def _no_tokens(pipeline: Pipeline) -> Pipeline:
+    return replace(pipeline, added_tokens=())
+
+
+def _normalizer(pipeline: Pipeline, normalizer: Normalizer | None = None) -> Pipeline:
+    return replace(pipeline, normalizer=normalizer)
+
+
+def _as_nfd(pipeline: Pipeline) -> Pipeline:
+    """A form that does not compose."""
+    return replace(pipeline, normalizer=UnicodeForm("NFD"))
+
+
+def _starters() -> NDArray[np.bool_]:
+    """Characters of class 0 that NFC leaves alone, whether or not they are second in a composing pair."""
+    characters = map(chr, range(0x110000))
+    return np.array([unicodedata.combining(c) == 0 and unicodedata.is_normalized("NFC", c) for c in characters])
+
+
+def _guard_controls() -> list[Control]:
+    lies: list[tuple[str, str, str, Callable[[Pipeline], Pipeline]]] = [
+        ("no added tokens", "added tokens", "they are not looked for", _no_tokens),
+        ("no lstrip", "added, lstrip", "the flag is not seen", _without_flag("lstrip")),
+        ("no rstrip", "added, rstrip", "the flag is not seen", _without_flag("rstrip")),
+        ("no single_word", "added, single_word", "the flag is not seen", _without_flag("single_word")),
+        ("tokens of raw text", "added, normalized", "all are in the text", _without_flag("normalized")),
+        ("marks are left in order", "NFD", "characters are not normalized", _normalizer),
+        ("capitals stay", "Lowercase", "characters are not normalized", _normalizer),
+        ("white space stays", "Strip", "ends of texts are not stripped", _normalizer),
+        ("what is replaced is cut", "Replace", "a match may be cut", _normalizer),
+        ("no prefix", "Prepend", "there is none behind a token", _normalizer),
+        ("BERT's text stays", "BertNormalizer", "it pads and drops nothing", _normalizer),
+    ]
+    return [
+        *(
+            Control(name, f"{guarded}: {changed}", partial(refute_guard, guarded, lie))
+            for name, guarded, changed, lie in lies
+        ),
+        Control(
+            "nothing composes",
+            "NFC: an inert character stays what it is whatever is behind it",
+            lambda: refute_guard("NFC", _as_nfd, {"NFD": inert_table("NFC")}),
+        ),
+        Control("starters are inert", "NFC: all that it leaves alone are", lambda: refute_inert(_starters())),
+    ]
+
+
 def controls() -> Sequence[Control]:
     """All of them."""
     families = [
@@ -262,7 +338,7 @@ def controls() -> Sequence[Control]:
         Control(statement.__name__, f"BPE: {statement.__doc__}", partial(refute_statement, statement))
         for statement in bpe.WRONG_STATEMENTS
     ]
-    return [*families, *pairs, *machines, *statements]
+    return [*families, *pairs, *machines, *statements, *_guard_controls()]
 
 
 def _pair(family: str, a: str, b: str, closes: bool) -> Callable[[], Refutation | None]:

@@ -13,9 +13,10 @@ import numpy as np
 
 from spec import FAMILIES
 from toktier.certificates.relation import derive_relation
+from toktier.normalization import inert_table
 from toktier.patterns.syntax import Node
 
-from . import artifacts, bpe, families
+from . import artifacts, bpe, families, guards
 from .controls import controls
 from .cuts import Witness, cuts_of, shows
 from .engine import PreTokenizerEngine, engine_of
@@ -149,11 +150,15 @@ def read_tokenizer(name: str) -> tuple[artifacts.Subject | None, Line]:
         line = replace(
             line,
             failures=() if text is None else (f"BPE is not independent on the two sides of {text}",),
-            remarks=("cut at barriers of the vocabulary",),
+            remarks=("cut at barriers of the vocabulary", *_rounds(subject)),
             without_failures="checked",
         )
     line = replace(line, seconds=time.perf_counter() - began)
     return (None if line.remarks else subject), line
+
+
+def _rounds(subject: artifacts.Subject) -> tuple[str, ...]:
+    return () if subject.rounds is None else (subject.rounds,)
 
 
 def prove_tokenizers(subjects: Sequence[tuple[str, artifacts.Subject]], family: Line | None) -> list[Line]:
@@ -176,6 +181,7 @@ def prove_tokenizers(subjects: Sequence[tuple[str, artifacts.Subject]], family: 
             line = replace(line, restarts=proved.restarts, closes=proved.closes)
             line, _ = _sampled(line, stages, subject.engine(), _FEW)
             line = replace(line, remarks=(f"the stages of {proved.name}", *line.remarks))
+        line = replace(line, remarks=(*line.remarks, *_rounds(subject)))
         lines.append(replace(line, seconds=time.perf_counter() - began))
     return lines
 
@@ -192,8 +198,34 @@ def check_bpe() -> list[Line]:
         refuted = () if found.refuted is None else (f"refuted by {found.refuted}",)
         remark = f"{found.vocabularies} vocabularies, {found.telling} of them telling"
         seconds = time.perf_counter() - began
-        lines.append(Line("bpe", found.statement, 0, (), 0, 0, refuted, (remark,), seconds, "checked"))
+        lines.append(_checked("bpe", found.statement, refuted, remark, seconds))
     return lines
+
+
+def check_cuts(name: str) -> list[Line]:
+    """The cuts of one of :data:`guards.GUARDED`."""
+    began = time.perf_counter()
+    guarded = guards.GUARDED[name]
+    found = guards.try_cuts(guarded)
+    failures = [] if found.refuted is None else [f"a certified cut that is none: {found.refuted!r}"]
+    if not found.cuts:
+        failures.append("nothing is certified, so nothing was tried")
+    remark = f"{found.cuts:,} cuts of all texts of up to {guarded.longest} of {len(guarded.characters)} characters"
+    return [_checked("guard", name, failures, remark, time.perf_counter() - began)]
+
+
+def check_inert(form: str) -> list[Line]:
+    """The characters that are inert under a Unicode form."""
+    began = time.perf_counter()
+    table = inert_table(form)
+    text = guards.refuted_inert(form, table)
+    failures = [] if text is None else [f"not inert: {text!r}"]
+    remark = f"each of {int(table.sum()):,} characters"
+    return [_checked("inert", form, failures, remark, time.perf_counter() - began)]
+
+
+def _checked(kind: str, name: str, failures: Sequence[str], remark: str, seconds: float) -> Line:
+    return Line(kind, name, failures=(*failures,), remarks=(remark,), seconds=seconds, without_failures="checked")
 
 
 def check_controls() -> list[Line]:
@@ -209,7 +241,7 @@ def check_controls() -> list[Line]:
             failures.append(f"{control.name}: the engine does not confirm {found.text!r}")
     remark = f"{count} wrong statements, all refuted" if not failures else f"of {count} wrong statements"
     seconds = time.perf_counter() - began
-    return [Line("controls", "all", 0, (), 0, 0, tuple(failures), (remark,), seconds, "checked")]
+    return [_checked("controls", "all", failures, remark, seconds)]
 
 
 def prove_all(family: str | None = None, tokenizers: Sequence[str] = ()) -> Iterator[Line]:
@@ -223,7 +255,10 @@ def prove_all(family: str | None = None, tokenizers: Sequence[str] = ()) -> Iter
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
         proving = [] if tokenizers else [pool.submit(prove_family, name) for name in FAMILIES]
         reading = [pool.submit(read_tokenizer, name) for name in tokenizers or artifacts.names()]
-        others = [] if tokenizers else [pool.submit(check_bpe), pool.submit(check_controls)]
+        others = [] if tokenizers else [pool.submit(check_controls), pool.submit(check_bpe)]
+        if not tokenizers:
+            others += [pool.submit(check_inert, form) for form in guards.FORMS]
+            others += [pool.submit(check_cuts, name) for name in guards.GUARDED]
         proved: dict[tuple[Node, ...], Line] = {}
         for job in proving:
             line = job.result()

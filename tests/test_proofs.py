@@ -16,12 +16,12 @@ from tokenizers import pre_tokenizers
 
 import proofs
 from proofs import __main__ as command
-from proofs import artifacts, bpe
+from proofs import artifacts, bpe, guards
 from proofs.controls import FAMILY_CONTROLS, Control, controls
 from proofs.cuts import cuts_of, shows
 from proofs.engine import PreTokenizerEngine, engine_of
 from proofs.families import nodes_of, subject_of
-from proofs.report import prove_tokenizers, read_tokenizer
+from proofs.report import check_cuts, check_inert, prove_tokenizers, read_tokenizer
 from proofs.sampling import compare_with_engine
 from proofs.tables import left_out
 from spec import FAMILIES
@@ -245,6 +245,41 @@ def test_readme_counterexample_of_certified_starts() -> None:
     character = "中".encode().decode("latin-1")
     assert by_bytes == [character, "bc"]
     assert from_whole == [character + "b", "c"]
+
+
+# --- guards -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["added, lstrip", "NFC", "NFC, added", "Prepend", "BertNormalizer"])
+def test_guards(name: str) -> None:
+    (line,) = check_cuts(name)
+    assert (line.failures, line.verdict) == ((), "checked")
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", guards.GUARDED)
+def test_every_guard_with_longer_texts(name: str) -> None:
+    found = guards.try_cuts(replace(guards.GUARDED[name], longest=6))
+    assert found.refuted is None and found.cuts > 1_000
+
+
+@pytest.mark.parametrize("form", ["NFD", pytest.param("NFC", marks=pytest.mark.campaign)])
+def test_inert_characters(form: str) -> None:
+    (line,) = check_inert(form)
+    assert (line.failures, line.verdict) == ((), "checked")
+
+
+def test_a_guard_that_certifies_nothing_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = guards.Guarded("letters", "ab")
+    monkeypatch.setattr("proofs.report.guards.GUARDED", {"letters": nothing})
+    (line,) = check_cuts("letters")
+    assert line.failures == ("nothing is certified, so nothing was tried",)
+
+
+def test_rounds_of_a_tokenizer() -> None:
+    model = {"vocab": {"a": 0, "b": 1, "ab": 2, "aba": 3}, "merges": [["ab", "a"], ["a", "b"]]}
+    assert artifacts.rounds_of(model) == "rounds: 1 of 2 rules may be merged everywhere at once"
+    assert artifacts.rounds_of({"vocab": {"a": 0}}) is None
 
 
 # --- the command -------------------------------------------------------------------------
