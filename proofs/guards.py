@@ -208,7 +208,7 @@ def refuted_inert(form: str, inert: NDArray[np.bool_]) -> str | None:
     normalize: Normalize = FORMS[form]().normalize_str
     pairs = _composing_pairs()
     composes = form in ("NFC", "NFKC")
-    befores = ["a\u0334", "a\u0345", *(_cover(pairs) if composes else ())]
+    befores = ["a\u0334", "a\u0345"] + (_cover(pairs) if composes else [])
     behinds = _SOME_BEHIND if composes else _SOME_BEHIND[:1]
     groups = {character: frozenset(group) for group in composing_groups(form) for character in group}
     inside = np.flatnonzero(inert)
@@ -218,7 +218,7 @@ def refuted_inert(form: str, inert: NDArray[np.bool_]) -> str | None:
             kept = normalize(before)
             after = normalize(_BREAK.join([before + character for character in characters]))
             if after != _BREAK.join([kept + character for character in characters]):
-                return next(before + c for c in characters if normalize(before + c) != kept + c)
+                return before + next(c for c in characters if normalize(before + c) != kept + c)
         found = _touched(normalize, groups, [*product(characters, behinds)])
         if found is not None:
             return found

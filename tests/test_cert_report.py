@@ -103,8 +103,17 @@ def test_a_report_of_a_refusal(name: str) -> None:
     report = certify(engine(name))
     assert report.refusal is not None and report.refusal == engine(name)._cuts.refusal
     assert report.kind is None and report.components
-    with pytest.raises(OptionError, match="is certified: what the normalizer Precompiled"):
-        certify_pair(engine(name), "a", " ")
+    found = certify_pair(engine(name), "a", " ")
+    assert not found.restarts and found.witness is None
+    assert found.reasons == (f"no pair of this tokenizer is: {report.refusal}",)
+
+
+@pytest.mark.parametrize("options", [(), ("--witness", "a", "space"), ("--json",)])
+def test_a_refusal_is_an_answer(options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(small.document(pre_tokenizer=None)))
+    status, out, err = run(monkeypatch, "certify", str(file), *options)
+    assert (status, err) == (0, "") and "no token for" in out
 
 
 def test_guards_in_a_report() -> None:

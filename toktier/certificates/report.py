@@ -167,9 +167,9 @@ class Shown:
 class PairReport:
     """Whether a text may be cut between ``before`` and ``behind``.
 
-    ``atoms``: of the normalized characters, None for barriers.  ``restarts``, ``closes``: what is certified;
-    ``unless``: what the text around the place must not be for that.  ``reasons``: why it is no more than that,
-    apart from the ``witness`` of the relation.
+    ``atoms``: of the normalized characters, None for barriers and refusals.  ``restarts``, ``closes``: what is
+    certified; ``unless``: what the text around the place must not be for that.  ``reasons``: why it is no more
+    than that, apart from the ``witness`` of the relation.
     """
 
     before: str
@@ -389,14 +389,15 @@ def _source(pattern: Pattern) -> str:
 def certify_pair(tokenizer: Tokenizer, before: str, behind: str) -> PairReport:
     """Whether a text may be cut between two characters, and if not, a text that shows why.
 
-    Raises :class:`~toktier.errors.OptionError` for what is not one character, or where nothing is certified.
+    Raises :class:`~toktier.errors.OptionError` for what is not one character.
     """
     for char in (before, behind):
         if len(char) != 1 or 0xD800 <= ord(char) < 0xE000:
             raise OptionError(f"a pair is two characters, but one of them is {char!r}")
     basis = _basis(tokenizer)
     if basis is None:
-        raise OptionError(f"no pair of {tokenizer.name} is certified: {tokenizer._cuts.refusal}")
+        refused = f"no pair of this tokenizer is: {tokenizer._cuts.refusal}"
+        return PairReport(before, behind, None, False, False, (), (refused,), None)
     certificate = tokenizer._compiled.certificate
     entry = int(certificate.table[tuple(certificate.class_of[[ord(before), ord(behind)]])])
     reasons = _normalizer_reasons(basis, before, behind)

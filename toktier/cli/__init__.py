@@ -246,7 +246,8 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
         "certify",
         "show where texts may be cut, and why nowhere else",
         "At a certified cut a text may be cut in two and both sides tokenized apart. Which places are "
-        "certified is a matter of the two characters there; docs/certificates.md explains the output.",
+        "certified is a matter of the two characters there; docs/certificates.md explains the output. "
+        "That a tokenizer is refused is an answer like any other, with its reason, and exit status 0.",
         "  toktier certify gpt2\n  toktier certify gpt2 --witness '\\t' a\n"
         "  toktier certify model/tokenizer.json --json | jq .refusal",
     )

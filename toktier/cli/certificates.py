@@ -11,6 +11,7 @@ from typing import Any
 from ..certificates.report import Atom, PairReport, Report, Shown, certify, certify_pair
 from ..certificates.tracing import Step, trace
 from ..errors import OptionError
+from ..explanation import counted
 from ..tokenizer import Tokenizer
 
 __all__ = ["certified", "pair", "trace", "trace_lines"]
@@ -49,9 +50,9 @@ def _report_lines(report: Report, width: int) -> list[str]:
     stage = 0
     for component in report.components:
         sizes = [f"{walk} × {oracle}" for walk, oracle in component.machines]
-        numbers = [str(stage + i + 1) for i in range(len(sizes))]
+        numbers = " and ".join(str(stage + i + 1) for i in range(len(sizes)))
         stage += len(sizes)
-        known = f"stage {' and '.join(numbers)} ({', '.join(sizes)} states): " if sizes else ""
+        known = f"stage{'s' if len(sizes) > 1 else ''} {numbers} ({', '.join(sizes)} states): " if sizes else ""
         rest = ", which cuts nothing" if not sizes and report.refusal is None else ""
         lines += _field("pre-tokenizer", f"{known}{component.description}{rest}", width)
         if component.pattern is not None:
@@ -82,11 +83,14 @@ def _guard_lines(report: Report, width: int) -> list[str]:
         lines += _field("normalizer", what, width)
     tokens = report.added_tokens
     if tokens is not None:
-        parts = [f"{tokens.given + tokens.normalized:,}, of up to {tokens.longest} characters"]
+        longest = counted(tokens.longest, "character")
+        parts = [f"{tokens.given + tokens.normalized:,}, of up to {longest}"]
         if tokens.looked_at:
-            parts.append(f"at {len(tokens.looked_at):,} pairs of characters a cut depends on the text around it")
+            pairs = counted(len(tokens.looked_at), "pair")
+            parts.append(f"at {pairs} of characters a cut depends on the text around it")
         if tokens.never_cut:
-            parts.append(f"{len(tokens.never_cut):,} pairs are not cut: tokens in the normalized text have them")
+            pairs = counted(len(tokens.never_cut), "pair")
+            parts.append(f"nor is there a cut at {pairs} that tokens of the normalized text have inside")
         flags = ("single_word", "lstrip", "rstrip")
         parts += [f"{getattr(tokens, flag)} with {flag}" for flag in flags if getattr(tokens, flag)]
         count = tokens.given + tokens.normalized
@@ -125,7 +129,7 @@ def _barrier_lines(joined: dict[str, str] | Any, width: int) -> list[str]:
     for before, behind in busy[:_MOST_SHOWN]:
         lines += _field(f"  {shown(before)}", f"{len(behind):>5,} behind: {_listed(behind[:24])}", width)
     if len(busy) > _MOST_SHOWN:
-        lines.append(f"  and {len(busy) - _MOST_SHOWN:,} more characters; --json lists them all")
+        lines.append(f"  and {len(busy) - _MOST_SHOWN:,} more; --json lists them all")
     mark = "\u2581"
     before_mark = [before for before, behind in joined.items() if mark in behind]
     if any(mark in behind for behind in joined.values()) or mark in joined:
