@@ -145,6 +145,11 @@ def test_what_the_errors_say() -> None:
         toktier.SessionStore().session("qwen3", "a")  # type: ignore[arg-type]
 
 
+def test_one_is_not_many() -> None:
+    assert repr(TOK.session("a")) == "<toktier.Session qwen3 1 character, 1 id>"
+    assert repr(TOK.session("a b")) == "<toktier.Session qwen3 3 characters, 2 ids>"
+
+
 def test_integers_of_numpy() -> None:
     a, b = np.int64(2), np.uint8(5)
     here = session()

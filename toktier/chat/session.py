@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..arguments import is_one_of
 from ..errors import ChatTemplateError, OptionError
+from ..explanation import counted
 from . import provenance, rendering
 from .guarded import GuardedText
 from .templates import ROLES, ChatTemplate, chat_template
@@ -131,7 +132,7 @@ class ChatSession:
         return self._content.count
 
     def __repr__(self) -> str:
-        return f"<toktier.ChatSession {self.tokenizer.name} {self.count} ids>"
+        return f"<toktier.ChatSession {self.tokenizer.name} {counted(self.count, 'id')}>"
 
     def _prepared(
         self,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..arguments import check_special, check_text, check_tokenizer, is_one_of, position
 from ..errors import CheckpointError, LoneSurrogateError, OptionError, PositionError
+from ..explanation import counted
 from ..segments import NO_IDS
 from . import repair
 from .anchors import Anchors
@@ -166,7 +167,8 @@ class Session:
         return repair.offsets(self._engine, self._state, first, last)
 
     def __repr__(self) -> str:
-        return f"<toktier.Session {self.tokenizer.name} {len(self)} characters, {self.count} ids>"
+        size = f"{counted(len(self), 'character')}, {counted(self.count, 'id')}"
+        return f"<toktier.Session {self.tokenizer.name} {size}>"
 
     # --- changing ---------------------------------------------------------------------
 
