@@ -331,7 +331,7 @@ def test_options_do_not_stick(backend: str) -> None:
 
 
 def test_a_tokenizer_says_what_it_is() -> None:
-    tok = engine("gpt2")
+    tok = Tokenizer(artifact("gpt2"))
     assert tok.fingerprint == artifact("gpt2").fingerprint
     assert tok.name == "gpt2" and "gpt2" in repr(tok)
     assert tok.backends == ("reference", *ENGINES)
