@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+import itertools
+import json
+from dataclasses import astuple, replace
 from functools import cache
 from typing import Any
 
 import adversarial
 import numpy as np
 import pytest
+from conftest import artifact
 from judge import engine
 
+from spec import FAMILIES
+from toktier import batching
+from toktier.artifact import Artifact
 from toktier.bpe import batch
 from toktier.bpe.tables import short_keys
 from toktier.normalization import inert_table
+from toktier.pipeline import PreTokenizerSequence, Split
 from toktier.segments import PreparedText
+from toktier.tokenizer import Tokenizer
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
-from toktier.backends.jax import assembling, bits, forms, merging, pieces, symbols, utf8  # noqa: E402
+from toktier.backends.jax import assembling, bits, forms, merging, pieces, runs, symbols, utf8  # noqa: E402
+from toktier.backends.jax.backend import _bytes  # noqa: E402
 from toktier.backends.jax.tables import NO_RANK, device_tables, find_ranks  # noqa: E402
 
 
@@ -28,14 +37,19 @@ def test_bits(density: float, size: int) -> None:
     random = np.random.default_rng(size)
     marks = random.random(size) < density
     places = np.flatnonzero(marks)
-    found = bits.bits(jax.numpy.asarray(marks))
-    assert int(found.count) == len(places)
     numbers = np.arange(size, dtype=np.int32)
-    expected = np.append(places, np.full(size - len(places), size))
-    assert (np.asarray(found.select(numbers)) == expected).all()
+
+    def run(marks: Any) -> Any:
+        found = bits.bits(marks)
+        last, first = bits.last_at(found.words, numbers), bits.first_after(found.words, numbers)
+        return found.count, found.select(numbers), last, first
+
+    count, selected, last, first = jax.jit(run)(marks)
+    assert int(count) == len(places)
+    assert (np.asarray(selected) == np.append(places, np.full(size - len(places), size))).all()
     before = np.searchsorted(places, numbers, side="right")
-    assert (np.asarray(bits.last_at(found.words, numbers)) == np.append(-1, places)[before]).all()
-    assert (np.asarray(bits.first_after(found.words, numbers)) == np.append(places, size)[before]).all()
+    assert (np.asarray(last) == np.append(-1, places)[before]).all()
+    assert (np.asarray(first) == np.append(places, size)[before]).all()
 
 
 @pytest.mark.parametrize("density", [0.0, 0.01, 0.1, 0.5, 1.0])
@@ -51,6 +65,110 @@ def test_first_of_stretches(density: float) -> None:
         seen |= marks[place]
     found = bits.first_of_stretches(bits.pack(jax.numpy.asarray(marks)), bits.pack(jax.numpy.asarray(cuts)))
     assert (np.asarray(found) == np.asarray(bits.pack(jax.numpy.asarray(expected)))).all()
+
+
+@pytest.mark.parametrize("density", [0.02, 0.5, 0.9, 0.999])
+def test_floods(density: float) -> None:
+    random = np.random.default_rng(4)
+    through = random.random((2, 2048)) < density
+    marks = through & (random.random(through.shape) < 0.05)
+    forth, back = marks.copy(), marks.copy()
+    for place in range(1, 2048):
+        forth[:, place] |= forth[:, place - 1] & through[:, place]
+        back[:, -1 - place] |= back[:, -place] & through[:, -1 - place]
+
+    def run(marks: Any, through: Any) -> Any:
+        packed = [jax.numpy.stack([bits.pack(row) for row in rows]) for rows in (marks, through)]
+        backs = [bits.unpack(bits.flood_back(*rows)) for rows in zip(*packed, strict=True)]
+        return bits.unpack(bits.flood(*packed).ravel()), jax.numpy.stack(backs)
+
+    found = jax.jit(run)(marks, through)
+    assert (np.asarray(found[0]) == forth.ravel()).all() and (np.asarray(found[1]) == back).all()
+
+
+# --- piece starts by runs -----------------------------------------------------------------
+
+#: At least one character of each class, of one byte and of more; in what joins them, too.
+CHARACTERS = (
+    "\n",
+    " ",
+    "\t",
+    "\u3000",
+    "1",
+    "\u0661",
+    "'",
+    "s",
+    "\u017f",
+    "R",
+    "e",
+    "L",
+    "x",
+    "\u00e9",
+    "!",
+    "\u4e2d",
+    "\u20ac",
+)
+
+
+def of_family(pattern: str) -> Tokenizer:
+    """GPT-2's vocabulary with another pre-tokenizer."""
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    levels = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    document = artifact("gpt2").document()
+    document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, levels]}
+    return Tokenizer(Artifact.from_bytes(json.dumps(document).encode(), "family"))
+
+
+def test_families_of_runs() -> None:
+    """They are those of the spec, and a pre-tokenizer that does something else is of none."""
+    assert set(runs.FAMILIES) == {FAMILIES[name].patterns[0] for name in ("cl100k", "qwen2", "qwen3_5")}
+    found = engine("qwen3")._compiled
+    steps = found.pipeline.pre_tokenizer
+    assert isinstance(steps, PreTokenizerSequence) and isinstance(steps.stages[0], Split)
+    split = engine("qwen3")._compiled.engine.split
+    assert runs.run_tables(steps, split) is not None
+    for behavior, invert, known in (
+        ("Removed", True, True),
+        ("Removed", False, False),
+        ("Contiguous", False, False),
+    ):
+        other = replace(steps.stages[0], behavior=behavior, invert=invert)
+        changed = PreTokenizerSequence((other, *steps.stages[1:]))
+        assert (runs.run_tables(changed, split) is not None) is known
+    for name in ("gpt2", "gpt-oss", "deepseek-v3"):
+        compiled = engine(name)._compiled
+        assert runs.run_tables(compiled.pipeline.pre_tokenizer, compiled.engine.split) is None
+
+
+@pytest.mark.parametrize(
+    "family", ["qwen2", "cl100k", pytest.param("qwen3_5", marks=pytest.mark.campaign)], ids=str
+)
+def test_starts_by_runs(family: str) -> None:
+    """All strings of up to three characters, longer ones and long runs, as documents of a batch."""
+    tok = engine("qwen3") if family == "qwen2" else of_family(FAMILIES[family].patterns[0])
+    split = tok._compiled.engine.split
+    tables = runs.run_tables(tok._compiled.pipeline.pre_tokenizer, split)
+    assert tables is not None and tables.numbers == (3 if family == "cl100k" else 1)
+    strings = [
+        "".join(chosen) for length in range(1, 4) for chosen in itertools.product(CHARACTERS, repeat=length)
+    ]
+    strings += [text for text in adversarial.battery((), 8, 6_000) if len(text) > 3]
+    strings += [
+        *adversarial.long_runs(2, (63, 64, 65, 700)),
+        "!" + "\n" * 3_000 + "  a",
+        " " * 3_000 + "\n" * 3_000,
+    ]
+    size = 1 << 19
+    joined, _ = batching.join([tok._prepare(text, "encode") for text in strings])
+    data = _bytes(joined)
+    assert len(data) < size
+    starts = jax.jit(lambda data, tables: runs.run_starts(data, utf8.decode(data), tables))
+    found = np.flatnonzero(np.asarray(starts(np.frombuffer(data.ljust(size, b"\xfe"), np.uint8), tables)))
+    expected = tok._backends["numpy"].piece_starts(joined)
+    assert assembling.Positions(data, joined).characters(found).tolist() == expected.tolist()
+
+
+# --- ids in place of others ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(20))

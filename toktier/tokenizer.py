@@ -747,7 +747,8 @@ class Tokenizer:
 
                 form = _form(self._compiled.pipeline.normalizer) if self._front.told_by_text else None
                 inert = self._compiled.inert[form] if form else None
-                found = JaxBackend(engine.split, self._pieces, self._backends["numpy"], inert)
+                pre_tokenizer = self._compiled.pipeline.pre_tokenizer
+                found = JaxBackend(engine.split, self._pieces, self._backends["numpy"], inert, pre_tokenizer)
                 self._backends = {**self._backends, "jax": found}
             return cast("JaxBackend", self._backends["jax"])
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ... import batching
 from ...bpe.pieces import PieceEncoder
 from ...compiled import Split
+from ...pipeline import PreTokenizer
 from ...segments import NO_IDS, NO_POSITIONS, PreparedText
 from ..base import Backend
 from . import transfers
@@ -30,6 +31,7 @@ from .forms import active_table
 from .pieces import whole_tables
 from .pipeline import LEFT, Encoded, Sizes, Tables, encode, starts_of
 from .routing import faster_from
+from .runs import run_tables
 from .splitting import LONGEST_LANE, split_tables
 from .symbols import symbol_tables
 from .tables import device_tables
@@ -62,7 +64,8 @@ class JaxBackend:
 
     ``instead`` encodes what the device cannot.  ``reasons`` counts, in words, why it had to.  ``inert``: the
     characters that the normalizer's one Unicode form leaves alone (:func:`~toktier.normalization.inert_table`);
-    None where the normalizer is none or more.
+    None where the normalizer is none or more.  ``pre_tokenizer``: what ``split`` was derived from; some are
+    run without the machine (:mod:`.runs`).
     """
 
     name = "jax"
@@ -73,6 +76,7 @@ class JaxBackend:
         pieces: PieceEncoder,
         instead: Backend,
         inert: NDArray[np.bool_] | None = None,
+        pre_tokenizer: PreTokenizer | None = None,
         buckets: tuple[int, ...] | None = None,
     ) -> None:
         self.reasons: Counter[str] = Counter()
@@ -80,6 +84,7 @@ class JaxBackend:
         self.faster_from: int | None = None
         self._split = split
         self._inert = inert
+        self._pre_tokenizer = pre_tokenizer
         self._pieces = pieces
         self._instead = instead
         self._buckets = buckets
@@ -197,7 +202,7 @@ class JaxBackend:
         pieces = self._pieces.tables
         return transfers.to_device(
             Tables(
-                split_tables(self._split),
+                run_tables(self._pre_tokenizer, self._split) or split_tables(self._split),
                 whole_tables(pieces),
                 symbol_tables(pieces.first),
                 device_tables(pieces.merges),

@@ -67,7 +67,11 @@ jax.tree_util.register_dataclass(Bits, ["words", "before"], [])
 
 
 def once(values: T) -> T:
-    """``values``, computed once: otherwise XLA may compute them anew wherever they are read."""
+    """``values``, computed once: otherwise XLA may compute them anew wherever they are read.
+
+    Read only what this returns: XLA takes the two for independent, and on a CPU it has been seen to write a result
+    over the one while the other, in the same memory, was still to be read.
+    """
     barrier: Callable[[T], T] = lax.optimization_barrier
     return barrier(values)
 
@@ -86,6 +90,11 @@ def pack(marks: jax.Array) -> jax.Array:
     """Bool marks as uint32 words, the first place the lowest bit."""
     rows = marks.reshape(-1, _WORD).astype(jnp.uint32)
     return jnp.sum(rows << jnp.arange(_WORD, dtype=jnp.uint32), axis=1, dtype=jnp.uint32)
+
+
+def unpack(words: jax.Array) -> jax.Array:
+    """Words of 32 marks as bools."""
+    return (words[:, None] >> jnp.arange(_WORD, dtype=jnp.uint32) & 1 != 0).reshape(-1)
 
 
 def last_at(words: jax.Array, place: jax.Array) -> jax.Array:
@@ -109,13 +118,42 @@ def first_of_stretches(marks: jax.Array, cuts: jax.Array) -> jax.Array:
     before = jnp.clip(last - 1, 0)
     top = _top(take(either, before)).astype(jnp.uint32)
     free = (last == 0) | (take(cuts & ~marks, before) >> top & 1 != 0)  # no mark since the last cut
-    # A mark covers what follows, up to the next cut: filled by doubling (Kogge and Stone's adder).
-    open_ = ~cuts
-    covered = (marks << 1 | jnp.where(free, jnp.uint32(0), jnp.uint32(1))) & open_
-    for step in (1, 2, 4, 8, 16):
-        covered |= open_ & covered << step
-        open_ &= open_ << step
+    open_ = ~cuts  # a mark covers what follows, up to the next cut
+    covered = _filled((marks << 1 | jnp.where(free, jnp.uint32(0), jnp.uint32(1))) & open_, open_)
     return marks & ~covered
+
+
+def flood(marks: jax.Array, through: jax.Array) -> jax.Array:
+    """``marks`` and what follows each of them in unbroken ``through``, of which they are some; packed, uint32.
+
+    Along the last axis.
+    """
+    full = jnp.uint32(0xFFFFFFFF)
+    filled = _filled(marks, through)
+    out = (filled >> 31).astype(jnp.int32)
+    # what a word hands on is told by the last one before that is not all `through`, or has a mark
+    index = jnp.arange(1, marks.shape[-1] + 1, dtype=jnp.int32)
+    told = jnp.where((through == full) & (out == 0), 0, 2 * index + out)
+    handed = lax.cummax(told, axis=told.ndim - 1) & 1
+    handed = jnp.pad(handed, [(0, 0)] * (told.ndim - 1) + [(1, 0)])[..., :-1]
+    lowest = (through ^ through + 1) & through  # the bits up to the first that is not `through`
+    return filled | jnp.where(handed != 0, lowest, 0)
+
+
+def flood_back(marks: jax.Array, through: jax.Array) -> jax.Array:
+    """The same for what stands before the marks."""
+    return _turn(flood(_turn(marks[::-1]), _turn(through[::-1])))[::-1]
+
+
+def _filled(marks: jax.Array, through: jax.Array) -> jax.Array:
+    """``marks`` and what follows them in ``through``, each word for itself.
+
+    By doubling, as carries run in Kogge and Stone's adder.
+    """
+    for step in (1, 2, 4, 8, 16):
+        marks |= through & marks << step
+        through &= through << step
+    return marks
 
 
 def _last_words(words: jax.Array) -> jax.Array:

@@ -23,10 +23,11 @@ from .forms import active
 from .merging import merge_words
 from .pallas_tables import KernelTables
 from .pieces import LONG, WholeTables, find_whole, words_of
+from .runs import RunTables, run_starts
 from .splitting import SplitTables, Walk, piece_starts
 from .symbols import Stream, SymbolTables, stream
 from .tables import Array, DeviceTables, take
-from .utf8 import ADDED, PADDING, decode
+from .utf8 import ADDED, PADDING, Characters, decode
 
 #: What stands in the output for a piece that the host encodes.
 LEFT = -3
@@ -39,9 +40,13 @@ PARTS = 8
 
 @dataclass(frozen=True)
 class Tables:
-    """All tables of a tokenizer.  ``active``: :func:`.forms.active_table`; None where the host normalizes."""
+    """All tables of a tokenizer.
 
-    split: SplitTables
+    ``split``: of runs, where its pre-tokenizer is of such a family; ``active``: :func:`.forms.active_table`, None
+    where the host normalizes.
+    """
+
+    split: SplitTables | RunTables
     whole: WholeTables
     symbols: SymbolTables
     merges: DeviceTables | KernelTables
@@ -84,18 +89,24 @@ class Encoded:
 jax.tree_util.register_dataclass(Encoded, ["header", "parts", "places", "active"], [])
 
 
-def starts_of(data: jax.Array, tables: SplitTables, sizes: Sizes) -> tuple[jax.Array, jax.Array]:
+def starts_of(data: jax.Array, tables: SplitTables | RunTables, sizes: Sizes) -> tuple[jax.Array, jax.Array]:
     """Where pieces begin, a bit for each byte in uint32 words; and the longest lane."""
-    begins, longest = piece_starts(data, decode(data), tables, sizes.lanes, _walk(sizes))
+    begins, longest = _piece_starts(data, decode(data), tables, sizes)
     return pack(begins), longest
 
 
-def _walk(sizes: Sizes) -> Walk | None:
-    if not sizes.kernels:
-        return None
-    from .pallas_lanes import walk_lanes
+def _piece_starts(
+    data: jax.Array, characters: Characters, tables: SplitTables | RunTables, sizes: Sizes
+) -> tuple[jax.Array, jax.Array]:
+    """The same as bools."""
+    if isinstance(tables, RunTables):
+        return run_starts(data, characters, tables), jnp.int32(0)
+    walk: Walk | None = None
+    if sizes.kernels:
+        from .pallas_lanes import walk_lanes
 
-    return partial(walk_lanes, interpret=sizes.interpreted)
+        walk = partial(walk_lanes, interpret=sizes.interpreted)
+    return piece_starts(data, characters, tables, sizes.lanes, walk)
 
 
 def encode(data: jax.Array, tables: Tables, sizes: Sizes) -> Encoded:
@@ -103,7 +114,7 @@ def encode(data: jax.Array, tables: Tables, sizes: Sizes) -> Encoded:
     size = len(data)
     part = size // PARTS
     characters = decode(data)
-    begins, longest = piece_starts(data, characters, tables.split, sizes.lanes, _walk(sizes))
+    begins, longest = _piece_starts(data, characters, tables.split, sizes)
     first = stream(data, characters, begins, size if sizes.kernels else part, tables.symbols)
     stop = jnp.sum(data != PADDING, dtype=jnp.int32)
     words = words_of(data)
