@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 import statistics
 import sys
 import time
@@ -33,6 +34,7 @@ import jax
 import jax.numpy as jnp
 
 import toktier
+from toktier.backends.jax import pipeline, symbols, utf8
 from toktier.errors import TokTierError
 
 SIZES = (1_000_000, 10_000, 100_000, 2_000_000, 4_400_000)
@@ -60,7 +62,8 @@ class Row:
     """Times in milliseconds.  ``first``: the first call for texts of the size, with whatever it compiles;
     ``array``: text to a numpy array; ``device``: text to an array on the device.
 
-    ``depth``: merges that wait for each other in some piece, at most.
+    ``depth``: merges that wait for each other in some piece, at most; ``launches``: kernels of the compiled
+    function, on a GPU.
     """
 
     tokenizer: str
@@ -76,19 +79,22 @@ class Row:
     floor_bytes: float
     floor_depth: float | None
     depth: int
+    floor_launches: float | None
+    launches: int | None
 
     def cells(self) -> list[str]:
         depth = "" if self.floor_depth is None else f"{self.floor_depth:.3f}"
         speed = self.bytes / self.array_median / 1e6
         counts = [f"{number:,}" for number in (self.characters, self.tokens)]
         times = (self.first, self.array_median, self.array_p90, self.device_median, self.device_p90)
-        floors = [f"{self.floor_bytes:.3f}", depth, str(self.depth)]
+        launched = "" if self.floor_launches is None else f"{self.floor_launches:.3f}"
+        floors = [f"{self.floor_bytes:.3f}", launched, str(self.launches or ""), depth, str(self.depth)]
         return [self.tokenizer, self.text, *counts, *(f"{t:.2f}" for t in times), f"{speed:.3f}", *floors]
 
 
 HEADINGS = (
     *("tokenizer", "text", "characters", "tokens", "first ms", "array ms", "P90", "device ms", "P90", "GB/s"),
-    *("floor: bytes ms", "chain ms", "depth"),
+    *("floor: bytes ms", "launches ms", "launches", "chain ms", "depth"),
 )
 
 
@@ -166,6 +172,65 @@ def merge_depth(tok: toktier.Tokenizer, text: str) -> int:
     return max((len(piece.text.encode()) - len(piece.ids) for piece in pieces if len(piece.ids) > 1), default=0)
 
 
+def program(tok: toktier.Tokenizer, function: Callable[..., Any], text: str) -> Any:
+    """A function of the pipeline as the backend compiles it for a text; None for one that must be cut for it."""
+    backend = tok._jax()
+    size = next((size for size in backend.buckets if size >= len(text.encode())), None)
+    return None if size is None else backend._function(function, size)
+
+
+def launches(tok: toktier.Tokenizer, text: str) -> int | None:
+    """How many kernels the compiled function has on a GPU; None elsewhere, and for a text that is cut."""
+    found = program(tok, pipeline.encode, text) if jax.default_backend() == "gpu" else None
+    return None if found is None else len(re.findall(r" (?:fusion|custom-call|copy)\(", found.compiled.as_text()))
+
+
+def symbols_of(data: Any, tables: Any, sizes: Any) -> Any:
+    """The pipeline up to the first symbols of all pieces."""
+    characters = utf8.decode(data)
+    begins, _ = pipeline._piece_starts(data, characters, tables.split, sizes)
+    part = len(data) if sizes.kernels else len(data) // pipeline.PARTS
+    return symbols.stream(data, characters, begins, part, tables.symbols)
+
+
+def stages(name: str, tok: toktier.Tokenizer, corpus: str, size: int, repetitions: int) -> str:
+    """Medians of the stages of a text that fits the largest size; those on the device by what each adds."""
+    text = corpora.CORPORA[corpus](size, 0)
+    functions = (pipeline.starts_of, symbols_of, pipeline.encode)
+    programs = [program(tok, function, text) for function in functions]
+    if None in programs:
+        return f"{name}, {corpus}, {size:,} characters: too large for one call"
+    prepared = tok._prepare(text, "encode", as_it_is=tok._jax().checks)
+    data = text.encode()
+    padded = np.full(next(n for n in tok._jax().buckets if n >= len(data)), utf8.PADDING, np.uint8)
+    padded[: len(data)] = np.frombuffer(data, np.uint8)
+    on_device = jax.device_put(padded)
+    ids = tok.encode_to_device(text)
+    steps: list[Callable[[], Any]] = [
+        lambda: tok._prepare(text, "encode", as_it_is=tok._jax().checks),
+        lambda: jax.device_put(padded).block_until_ready(),
+        *(partial(lambda found: jax.block_until_ready(found(on_device)), found) for found in programs),
+        lambda: jax.device_get(jnp.add(ids, 0)),
+        lambda: tok._jax().encode(prepared),
+    ]
+    for step in steps:
+        step()
+    times = [[1e3 * seconds(step)[0] for _ in range(repetitions)] for step in steps]
+    host, sent, starts, first, everything, fetched, whole = map(statistics.median, times)
+    parts = {
+        "added tokens and normalizing, host": host,
+        "to the device": sent,
+        "piece starts": starts,
+        "first symbols": first - starts,
+        "look-up, BPE, output": everything - first,
+        "ids to the host": fetched,
+        "all but the first": whole,
+    }
+    return f"{name}, {corpus}, {size:,} characters: " + "; ".join(
+        f"{what} {ms:.3f} ms" for what, ms in parts.items()
+    )
+
+
 def measure(name: str, tok: toktier.Tokenizer, corpus: str, size: int, repetitions: int, floor: Floor) -> Row:
     texts = [corpora.CORPORA[corpus](size, seed) for seed in range(min(_DISTINCT, repetitions))]
     what = f"{corpus}, {size:,} characters, {name}"
@@ -186,6 +251,7 @@ def measure(name: str, tok: toktier.Tokenizer, corpus: str, size: int, repetitio
         check(on_device, own, f"{what}, on the device")
     used = len(texts[0].encode())
     depth = merge_depth(tok, texts[0][:100_000])
+    count = launches(tok, texts[0])
     return Row(
         name,
         corpus,
@@ -200,6 +266,8 @@ def measure(name: str, tok: toktier.Tokenizer, corpus: str, size: int, repetitio
         floor_bytes=1e3 * floor.byte * (used + 4 * len(ids)),
         floor_depth=None if floor.load is None else 1e3 * floor.load * depth,
         depth=depth,
+        floor_launches=None if count is None else 1e3 * floor.launch * count,
+        launches=count,
     )
 
 
@@ -263,6 +331,8 @@ def main() -> int:
                         left_out.append(f"{short} {corpus} {size:,}")
                         continue
                     rows.append(measure(short, tok, corpus, size, arguments.repetitions, floor))
+            if time.monotonic() - began <= arguments.seconds:
+                lines.append(stages(short, tok, arguments.corpora[0], arguments.sizes[0], arguments.repetitions))
             if arguments.bulk and time.monotonic() - began <= arguments.seconds:
                 lines.append(bulk(short, tok, arguments.corpora[0], max(arguments.sizes), arguments.bulk))
     except IdsDiffer as problem:

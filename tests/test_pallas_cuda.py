@@ -19,8 +19,8 @@ pytestmark = [
 #: Triton makes other code from JAX 0.11 on.
 BOUNDS = {16: (80, 0), 32: (144, 16), 128: (72, 0), 1024: (64, 16), 4096: (64, 16)}
 BOUNDS_SINCE_0_11 = {16: (96, 0), 32: (168, 0), 128: (88, 0), 1024: (120, 0), 4096: (64, 56)}
-#: Launches for a text, at most: of a pre-tokenizer with one stage, and with three.
-LAUNCHES = {"qwen3": 104, "deepseek-v3": 146}
+#: Launches for a text, at most: by runs, with a normal form to check; by lanes, of one stage and of three.
+LAUNCHES = {"qwen3": 94, "gpt-oss": 100, "deepseek-v3": 140}
 
 SIZE = 1 << 16
 
@@ -30,9 +30,10 @@ def build(shape: Callable[..., Any]) -> Iterator[tuple[str, Any, tuple[Any, ...]
     import jax
     import jax.numpy as jnp
 
-    from toktier.backends.jax import pallas_lanes, pallas_pieces, pipeline
+    from toktier.backends.jax import forms, pallas_lanes, pallas_pieces, pipeline
     from toktier.backends.jax.pallas_tables import KernelTables, kernel_tables
     from toktier.backends.jax.pieces import whole_tables
+    from toktier.backends.jax.runs import run_tables
     from toktier.backends.jax.splitting import split_tables
     from toktier.backends.jax.symbols import symbol_tables
     from toktier.compiled import compiled
@@ -55,14 +56,16 @@ def build(shape: Callable[..., Any]) -> Iterator[tuple[str, Any, tuple[Any, ...]
         def encode(data: Any, tables: Any) -> Any:
             return pipeline.encode(data, tables, pipeline.Sizes(lanes=SIZE, merged=SIZE, kernels=True))
 
-        engine = compiled(artifact(name)).engine
+        known = compiled(artifact(name))
+        engine = known.engine
         assert engine is not None
         found = engine.pieces
         every = (
-            split_tables(engine.split),
+            run_tables(known.pipeline.pre_tokenizer, engine.split) or split_tables(engine.split),
             whole_tables(found),
             symbol_tables(found.first),
             kernel_tables(found.merges),
+            *(forms.active_table(inert) for inert in known.inert.values()),
         )
         shapes = jax.tree.map(lambda array: shape(array.shape, array.dtype), pipeline.Tables(*every))
         yield name.replace("-", "_"), encode, (shape((SIZE,), jnp.uint8), shapes)

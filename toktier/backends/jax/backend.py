@@ -55,6 +55,17 @@ Result = TypeVar("Result")
 _ON_CPU = Sizes(lanes=512, merged=1 << 13)
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A function compiled for one size of text, with the tables that it needs."""
+
+    compiled: jax.stages.Compiled
+    tables: Any
+
+    def __call__(self, data: jax.Array) -> Any:
+        return self.compiled(data, self.tables)
+
+
 class _Refused(Exception):
     """The device cannot encode this text; the message says why."""
 
@@ -236,11 +247,11 @@ class JaxBackend:
         for sizes in self._forms(size):
             try:
                 every = self._kernel_tables if sizes.kernels else self._tables
-                tables = every if function is encode else every.split
+                tables = every.split if function is starts_of else every
                 data = transfers.to_device(np.full(size, PADDING, np.uint8))
                 lowered = jax.jit(partial(function, sizes=sizes)).lower(data, tables)
                 compiled = lowered.compile(compiler_options=None if self.accelerated else CPU_OPTIONS)
-                return lambda data: compiled(data, tables)  # returned at once
+                return Program(compiled, tables)
             except Exception as problem:  # of any kind, and the next text need not try again
                 what = "the kernels do" if sizes.kernels else "it does"
                 reason = f"{what} not compile: {_reason(problem)}"
