@@ -10,7 +10,7 @@ from certified import judge, texts_for
 from conftest import tokenizers
 from judge import engine
 
-from toktier.certificates.cuts import Cuts
+from toktier.certificates.cuts import Cuts, _PairSet
 
 
 def assert_agree(cuts: Cuts, text: str, random_: random.Random) -> None:
@@ -52,6 +52,22 @@ def test_the_ways_to_ask_agree_everywhere(name: str) -> None:
     for text in texts_for(judge(name).words, 6, 600):
         for cuts in (tok._cuts, tok._cuts_and_ends):
             assert_agree(cuts, text, random_)
+
+
+@pytest.mark.parametrize("most", [0, 1 << 27])
+def test_pairs_by_a_matrix_or_a_table(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_PairSet, "_MOST", most)
+    random_ = random.Random(8)
+    characters = random_.sample(range(1, 0x110000), 300)
+    inside = {(random_.choice(characters), random_.choice(characters)) for _ in range(2_000)}
+    left, right = np.array(sorted(inside), np.uint32).T
+    asked = [
+        *inside,
+        *((random_.choice([*characters, 0, 0x10FFFF]), random_.choice(characters)) for _ in range(5_000)),
+    ]
+    found = _PairSet(left, right).has(*np.array(asked, np.uint32).T)
+    assert found.tolist() == [pair in inside for pair in asked]
+    assert not _PairSet(left[:0], right[:0]).has(left, right).any()
 
 
 def test_bounds_may_lie_outside() -> None:

@@ -41,15 +41,6 @@ _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
 
 
-def derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
-    """Header and arrays of a bundle of a format, without what :mod:`~toktier.compiled` can rebuild quickly.
-
-    Raises :class:`~toktier.errors.ArtifactError` for a damaged artifact.
-    """
-    with _no_collections():
-        return _derived(artifact, format)
-
-
 @contextmanager
 def _no_collections() -> Iterator[None]:
     """A vocabulary is a million objects that all stay: looking through them for garbage is a fifth of the time."""
@@ -62,7 +53,12 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
+@_no_collections()
+def derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
+    """Header and arrays of a bundle of a format, without what :mod:`~toktier.compiled` can rebuild quickly.
+
+    Raises :class:`~toktier.errors.ArtifactError` for a damaged artifact.
+    """
     document = artifact.document()
     model = document["model"]
     vocabulary = model.get("vocab")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +37,6 @@ class Front:
 
     ``unsupported`` is a reason why this artifact's added tokens cannot be found exactly
     here (the reference must then do the whole work), or None.
-
-    ``told_by_text``: whether a text in normal form can be told by its characters outside of added tokens, even
-    if these are looked for before it is normalized.
     """
 
     def __init__(self, pipeline: Pipeline, *, inert: Mapping[str, NDArray[np.bool_]] | None = None) -> None:
@@ -47,17 +45,10 @@ class Front:
         if has_prefix(pipeline.normalizer):
             self._continuing = TextNormalizer(without_prefix(pipeline.normalizer), inert=inert)
         tokens = [token for token in pipeline.added_tokens if token.content]
-        # a token with a character that composes might be one no more once the character has done so
-        self.told_by_text = all(
-            self.normalizer.leaves_alone(token.content) for token in tokens if token.normalized
-        )
+        self._second = [token for token in tokens if token.normalized]
         self._given = AddedTokenMatcher([token for token in tokens if not token.normalized])
         self._normalized = AddedTokenMatcher(
-            [
-                replace(token, content=self.normalizer.normalize(token.content))
-                for token in tokens
-                if token.normalized
-            ]
+            [replace(token, content=self.normalizer.normalize(token.content)) for token in self._second]
         )
         self.unsupported = (
             left_to_reference(pipeline.normalizer) or self._given.unsupported or self._normalized.unsupported
@@ -66,6 +57,15 @@ class Front:
             self.unsupported = "two added tokens have the same id"
         if self.unsupported is None and self._normalized.uses(HIDDEN):
             self.unsupported = f"an added token contains the noncharacter {HIDDEN!r}"
+
+    @cached_property
+    def told_by_text(self) -> bool:
+        """Whether a text in normal form can be told by its characters outside of added tokens.
+
+        Even if these are looked for before it is normalized: one of the second round with a character that
+        composes might be none any more once the character has done so.
+        """
+        return all(self.normalizer.leaves_alone(token.content) for token in self._second)
 
     def prepare(
         self, text: str, *, skip_special: bool = False, continuing: bool = False, as_it_is: bool = False

@@ -51,7 +51,8 @@ def merge(data: bytes, side_files: Mapping[str, bytes], where: str) -> bytes:
     """
     digest = hashlib.sha256()
     for part in (data, *itertools.chain.from_iterable((n.encode(), c) for n, c in sorted(side_files.items()))):
-        digest.update(len(part).to_bytes(8, "little") + part)
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
     key = f"added tokens {_FORMAT} tokenizers {engine_version()} {digest.hexdigest()}"
     found = cache.load(key)
     if found is None:

@@ -100,7 +100,7 @@ class Session:
         self._check_text(text)
         if text or self._engine.refusal is not None:  # even the empty text may be padded
             if special == "raise":
-                tokenizer._check(text, special)
+                tokenizer._raise_special(text)
             self._apply(repair.opened(self._engine, self._state, text))
 
     # --- reading ----------------------------------------------------------------------

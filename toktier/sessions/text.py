@@ -89,21 +89,16 @@ class BlockText:
         Cost: what changes and the blocks that it touches, if it reaches to the end; else a list of blocks, too.
         """
         before = bisect_right(self._starts, start, 0, self._count) - 1 if start < self._tail_start else self._count
-        if stop >= len(self):
-            left = self.slice(self._starts[before] if before < self._count else self._tail_start, start)
-            return self._ended(before, left + new)
-        if start >= self._tail_start:
-            return self._ended(before, self.slice(self._tail_start, start) + new + self.slice(stop, len(self)))
+        begin = self._starts[before] if before < self._count else self._tail_start
+        if stop >= self._tail_start:
+            return self._ended(before, self.slice(begin, start) + new + self.slice(stop, len(self)))
         # the blocks that are touched, and one more if what is left of them would be tiny
         last = bisect_right(self._starts, max(stop - 1, start), 0, self._count) - 1
-        begin, end = self._starts[before], self._end(last)
+        end = self._end(last)
         if end - stop + len(new) + start - begin < _WIDE_BLOCK // 4 and last + 1 < self._count:
             last += 1
             end = self._end(last)
-        if stop > self._tail_start:
-            return self._ended(before, self.slice(begin, start) + new + self.slice(stop, len(self)))
-        middle = _cut(self.slice(begin, start) + new + self.slice(stop, end))
-        middle = middle if middle[-1] else middle[:-1]
+        middle = [block for block in _cut(self.slice(begin, start) + new + self.slice(stop, end)) if block]
         shift = len(new) - (stop - start)
         starts = self._starts[:before]
         starts += accumulate(map(len, middle[:-1]), initial=begin) if middle else ()

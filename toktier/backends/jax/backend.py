@@ -132,7 +132,7 @@ class JaxBackend:
         data = _bytes(text)
         return self._or_instead(
             lambda: self._collected(data, text, unchecked),
-            lambda: self._instead.encode(text if unchecked is None else unchecked.normalized()),
+            lambda: self._by_host(text, unchecked),
         )
 
     def encode_on_device(
@@ -148,9 +148,7 @@ class JaxBackend:
         data = _bytes(text)
         return self._or_instead(
             lambda: self._delivered(data, text, unchecked, prefix, suffix),
-            lambda: self.put(
-                self._instead.encode(text if unchecked is None else unchecked.normalized())[0], prefix, suffix
-            ),
+            lambda: self.put(self._by_host(text, unchecked)[0], prefix, suffix),
         )
 
     def piece_starts(self, text: PreparedText) -> NDArray[np.int64]:
@@ -287,6 +285,11 @@ class JaxBackend:
         self._count(reason)
         return instead()
 
+    def _by_host(
+        self, text: PreparedText, unchecked: Unchecked | None
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        return self._instead.encode(text if unchecked is None else unchecked.normalized())
+
     def _count(self, reason: str, times: int = 1) -> None:
         with self._lock:
             self.reasons[reason] += times
@@ -306,7 +309,7 @@ class JaxBackend:
         _check(counts)
         filled = counts.parts(len(first))
         wanted = (found.parts[1:filled], *_for_corrections(found, counts, unchecked))
-        rest, places, active = transfers.to_host(wanted) if filled > 1 or any(map(len, wanted)) else wanted
+        rest, places, active = transfers.to_host(wanted) if any(map(len, wanted)) else wanted
         return self._assembled(Fetched(counts, (first, *rest), places, active), data, text, unchecked)
 
     def _at_once(self, normal: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
