@@ -267,9 +267,10 @@ class _Sieve:
         contents = [token.content for token in literals.given]
         # a token's characters up to the one behind the place: all, if few stand before it, or the last of them
         self._begun = [_CodeSet({c[: n + 1] for c in contents if len(c) > n}) for n in range(1, _BACK)]
+        self._inner = _pair_set(inner_pairs(literals.given))
         self._under_way = _CodeSet({c[i : i + _BACK + 1] for c in contents for i in range(len(c) - _BACK)})
         blocked = inner_pairs(literals.normalized)
-        self._blocked = _CodeSet(blocked)
+        self._blocked = _pair_set(blocked)
 
         self._flags = flags = np.zeros(_CODE_POINTS, np.uint8)
         flags[left] |= _ADJACENT
@@ -297,13 +298,15 @@ class _Sieve:
         asked |= flags & _LAST != 0
         literal = np.flatnonzero(flags & _LITERAL)
         if len(literal):
+            if self._ended:
+                asked[literal[_ends_with(self._ended, _window(points, places[literal], 3))]] = True
+            inner = literal[self._inner.has(before[literal], behind[literal])]
             # one lies across that has begun a few characters before the place, or is farther under way
-            at = places[literal]
-            window = [points.take(np.maximum(at - back, 0)) for back in range(_BACK, -1, -1)]
-            across = self._under_way.has(*window) | _ends_with(self._ended, window[:-1])
+            window = [*_window(points, places[inner], _BACK), behind[inner]]
+            across = self._under_way.has(*window)
             for size, begun in enumerate(self._begun, 2):
                 across |= begun.has(*window[-size:])
-            asked[literal[across]] = True
+            asked[inner[across]] = True
         suspect = np.flatnonzero(flags & (_ADJACENT | _BLOCKED))
         if len(suspect):
             before, behind = before[suspect], behind[suspect]
@@ -315,9 +318,18 @@ class _Sieve:
         asked &= holds
         end = np.flatnonzero(entries & np.uint8(bits) & ENDS)
         if len(end):
-            window = [points.take(np.maximum(places[end] - back, 0)) for back in range(3, 0, -1)]
-            asked[end[_ends_with(self._ends, window)]] = True
+            asked[end[_ends_with(self._ends, _window(points, places[end], 3))]] = True
         return holds, asked
+
+
+def _window(points: NDArray[np.uint32], places: NDArray[np.int64], size: int) -> list[NDArray[np.uint32]]:
+    """The ``size`` characters before each place, the farthest first; the text's first where there are fewer."""
+    return [points.take(np.maximum(places - back, 0)) for back in range(size, 0, -1)]
+
+
+def _pair_set(pairs: Iterable[str]) -> _PairSet:
+    codes = np.array([[*map(ord, pair)] for pair in pairs], np.uint32).reshape(-1, 2)
+    return _PairSet(codes[:, 0], codes[:, 1])
 
 
 def _endings(contents: Collection[str]) -> list[_CodeSet]:
@@ -326,7 +338,7 @@ def _endings(contents: Collection[str]) -> list[_CodeSet]:
 
 
 def _ends_with(endings: list[_CodeSet], characters: Sequence[NDArray[np.uint32]]) -> NDArray[np.bool_]:
-    """Whether one of :func:`_endings` stands in the last of at least three characters."""
+    """Whether one of :func:`_endings` stands in the last of three characters."""
     found = np.zeros(len(characters[0]), np.bool_)
     for size, ending in enumerate(endings, 1):
         found |= ending.has(*characters[-size:])
@@ -349,19 +361,22 @@ class _PairSet:
         if (len(rows) + 1) * self._width > self._MOST:
             self._table = pair_table(left, right, _CODE_POINTS)
             return
-        self._row, self._column = np.zeros((2, _CODE_POINTS), np.uint32)  # 0: in no pair
+        number = np.min_scalar_type(max(len(rows), len(columns)))
+        self._row, self._column = np.zeros((2, _CODE_POINTS), number)  # 0: in no pair
         self._row[rows] = np.arange(1, len(rows) + 1)
         self._column[columns] = np.arange(1, self._width)
         bits = np.zeros((len(rows) + 1) * self._width, np.bool_)
-        bits[self._row[left] * self._width + self._column[right]] = True
+        bits[self._row[left].astype(np.uint32) * self._width + self._column[right]] = True
         self._bits = np.packbits(bits, bitorder="little")
 
     def has(self, left: NDArray[np.uint32], right: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Whether each pair is in the set."""
+        if self._width == 1:
+            return np.zeros(len(left), np.bool_)
         if self._table is not None:
             absent: NDArray[np.bool_] = self._table.find(left, right) == ABSENT
             return ~absent
-        place = self._row.take(left, mode="clip")
+        place = self._row.take(left, mode="clip").astype(np.uint32)
         place *= np.uint32(self._width)
         place += self._column.take(right, mode="clip")
         bits = self._bits.take(place >> 3, mode="clip") >> (place.astype(np.uint8) & 7) & 1
