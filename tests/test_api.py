@@ -415,9 +415,9 @@ def test_a_panic_of_the_reference_is_an_error_of_ours() -> None:
     class PanicException(BaseException):  # the name under which the binding raises panics
         pass
 
-    with pytest.raises(errors.ReferenceFailedError, match="retry-limit"), reference_backend._panics():
+    with pytest.raises(errors.ReferenceFailedError, match="retry-limit"), reference_backend.failures():
         raise PanicException("retry-limit-in-match over")
-    with pytest.raises(KeyboardInterrupt), reference_backend._panics():
+    with pytest.raises(KeyboardInterrupt), reference_backend.failures():
         raise KeyboardInterrupt
 
 

@@ -108,12 +108,13 @@ def as_loaded(tokens: Iterable[AddedToken], vocab: Mapping[str, int]) -> tuple[A
 
     The reference does not believe the ``id`` fields: a content that is in the model's
     vocabulary gets its id from there, any other the next free number.  A content without
-    characters is ignored, one listed twice keeps its id and takes the later flags, and it
-    is special if any of its entries is.
+    characters is ignored, one listed twice keeps its id and takes the later flags, but it
+    is special if any of its entries is, and decoded as normalized if any of them is that.
     """
     ids: dict[str, int] = {}
     by_id: dict[int, AddedToken] = {}
     special: set[str] = set()
+    normalized: set[str] = set()
     next_id = len(vocab)
     for token in tokens:
         if not token.content:
@@ -124,7 +125,9 @@ def as_loaded(tokens: Iterable[AddedToken], vocab: Mapping[str, int]) -> tuple[A
         ids[token.content] = known
         if token.special:
             special.add(token.content)
-        by_id[known] = replace(token, id=known)
+        by_id[known] = replace(token, id=known, once_normalized=token.content in normalized)
+        if token.normalized:
+            normalized.add(token.content)
     return tuple(replace(token, special=token.content in special) for token in by_id.values())
 
 

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as ReferenceTokenizer
 
+from .backends.reference import failures
 from .bpe.tables import byte_alphabet
 from .errors import BackendUnsupportedError, TokenIdError
 from .pipeline import AddedToken, Other
@@ -169,14 +170,16 @@ def _added_strings(
 ) -> dict[int, tuple[str, bool]]:
     """For each added token's id the string it decodes to and whether it counts as special.
 
-    A token that is matched in normalized text decodes to its normalized form, and it is
-    this form that the reference then looks for among the special tokens.
+    A token that is matched in normalized text (or would be by an earlier entry) decodes to
+    its normalized form, and it is this form that the reference then looks for among the
+    special tokens.
     """
     tokens = list(added_tokens)
     special = {token.content for token in tokens if token.special}
-    strings = {
-        token.id: normalize(token.content) if normalize and token.normalized else token.content for token in tokens
-    }
+    strings = {token.id: token.content for token in tokens}
+    if normalize is not None:
+        changed = (token for token in tokens if token.normalized or token.once_normalized)
+        strings |= {token.id: normalize(token.content) for token in changed}
     return {token_id: (string, string in special) for token_id, string in strings.items()}
 
 
@@ -587,7 +590,9 @@ class ReferenceDecoder(Decoder):
         self.unsupported = unsupported
 
     def decode(self, ids: Ids, skip_special_tokens: bool = True) -> str:
-        return self._reference().decode(check_ids(ids).tolist(), skip_special_tokens=skip_special_tokens)
+        values = check_ids(ids).tolist()
+        with failures():
+            return self._reference().decode(values, skip_special_tokens=skip_special_tokens)
 
     def decode_bytes(self, ids: Ids, skip_special_tokens: bool = False) -> bytes:
         return self.decode(ids, skip_special_tokens).encode()

@@ -88,7 +88,10 @@ def derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
     header |= {"refusal": certificate.refusal, "prefix": certificate.prefix, "states": certificate.states}
     arrays |= {f"certificate {name}": getattr(certificate, name) for name in ARRAYS}
     plan = make_plan(pipeline, vocabulary)
-    header["alphabet"] = is_byte_level(pipeline.decoder) or (isinstance(plan, Plan) and plan.byte_level)
+    by_bytes = isinstance(plan, Plan) and plan.byte_level
+    header["alphabet"] = by_bytes or is_byte_level(pipeline.decoder)
+    if isinstance(plan, Plan) and header["alphabet"] and not by_bytes:
+        plan = "the decoder takes the model's tokens for bytes, which they are not"
     tokens = tables.token_bytes(vocabulary, header["alphabet"])
     arrays |= {"blob": tokens.blob, "offsets": tokens.offsets, "present": tokens.present}
     arrays["in_alphabet"] = tokens.in_alphabet

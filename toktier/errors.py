@@ -65,7 +65,7 @@ class SpecialTokenError(TokTierError, ValueError):
 
 
 class ReferenceFailedError(TokTierError, RuntimeError):
-    """The reference gave up on a text that only it could encode (its regular expression engine has limits)."""
+    """The reference gave up on what only it can run (its regular expression engine has limits, for example)."""
 
 
 class TokenIdError(TokTierError, ValueError):

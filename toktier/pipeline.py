@@ -19,7 +19,10 @@ from .errors import ArtifactError
 
 @dataclass(frozen=True, slots=True)
 class AddedToken:
-    """A literal that is cut out of the text before everything else."""
+    """A literal that is cut out of the text before everything else.
+
+    ``once_normalized``: it is listed several times, and some entry before the one that counts was ``normalized``.
+    """
 
     id: int
     content: str
@@ -28,6 +31,7 @@ class AddedToken:
     rstrip: bool = False
     normalized: bool = False
     special: bool = False
+    once_normalized: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +373,7 @@ def parse(document: dict[str, Any]) -> Pipeline:
                     bool(token.get("rstrip", False)),
                     bool(token.get("normalized", not token.get("special", False))),
                     bool(token.get("special", False)),
+                    bool(token.get("once_normalized", False)),
                 )
                 for token in document.get("added_tokens") or ()
             ),

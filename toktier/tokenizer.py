@@ -28,7 +28,7 @@ from .backends.base import Backend
 from .backends.device import import_jax
 from .backends.numpy import NumpyBackend
 from .backends.python import PythonBackend
-from .backends.reference import Reference, engine_version
+from .backends.reference import Reference, engine_version, failures
 from .bpe.pieces import PieceEncoder
 from .bpe.tables import byte_alphabet
 from .certificates.cuts import Cuts
@@ -847,7 +847,8 @@ class Tokenizer:
         if self._compiled.alphabet:
             shown = {byte: char for char, byte in byte_alphabet().items()}
             text = "".join(shown[byte] for byte in piece)
-        return [token.id for token in self._reference.plain.model.tokenize(text)]
+        with failures():
+            return [token.id for token in self._reference.plain.model.tokenize(text)]
 
 
 def _form(normalizer: Normalizer | None) -> str | None:

@@ -6,7 +6,6 @@ normalizer and post-processor are its own.
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,13 +28,18 @@ def engine_version() -> str:
     return version("tokenizers")
 
 
+def _gave_up(problem: BaseException) -> bool:
+    """Whether it is the reference's own: a bare ``Exception``, or a panic, which is not even that."""
+    return type(problem) is Exception or type(problem).__name__ == "PanicException"
+
+
 @contextmanager
-def _panics() -> Iterator[None]:
-    """Turn a panic of the reference, which is not even an ``Exception``, into an error of ours."""
+def failures() -> Iterator[None]:
+    """Turn what the reference raises where it cannot go on into an error of ours."""
     try:
         yield
     except BaseException as problem:
-        if type(problem).__name__ != "PanicException":
+        if not _gave_up(problem):
             raise
         raise ReferenceFailedError(
             f"the reference gave up on this text ({problem}); encode it in parts, or with another backend if the "
@@ -57,8 +61,8 @@ def refusal(document: Mapping[str, Any]) -> str | None:
         model = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
     try:
         Tokenizer.from_str(json.dumps({**document, "model": model}))
-    except BaseException as problem:  # the binding raises a bare Exception, or panics
-        if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
+    except BaseException as problem:
+        if not _gave_up(problem):
             raise
         return str(problem).partition(" at line ")[0]
     return None
@@ -75,42 +79,50 @@ class Reference:
         self._artifact = artifact
         self._truncating: dict[tuple[bool, int], Tokenizer] = {}
 
-    @cached_property
-    def plain(self) -> Tokenizer:
-        """As the artifact says."""
+    def _new(self, *, as_text: bool = False) -> Tokenizer:
+        """Made from the artifact: a copy of an object forgets ``encode_special_tokens``, and more.
+
+        ``as_text``: special tokens in the text are taken for plain text.
+        """
         from tokenizers import Tokenizer
 
         try:
-            return Tokenizer.from_str(self._artifact.read().decode("utf-8"))
-        except BaseException as problem:  # the binding raises a bare Exception, or panics
-            if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
+            tokenizer: Tokenizer = Tokenizer.from_str(self._artifact.read().decode("utf-8"))
+        except BaseException as problem:
+            if not _gave_up(problem):
                 raise
             raise ArtifactError(
                 f"{self._artifact.name} is not a tokenizer.json that the installed tokenizers can load: {problem}"
             ) from problem
+        tokenizer.encode_special_tokens = as_text
+        return tokenizer
+
+    @cached_property
+    def plain(self) -> Tokenizer:
+        """As the artifact says."""
+        return self._new()
 
     @cached_property
     def as_text(self) -> Tokenizer:
         """The same, with special tokens in the text taken for plain text."""
-        tokenizer: Tokenizer = copy.deepcopy(self.plain)
-        tokenizer.encode_special_tokens = True
-        return tokenizer
+        return self._new(as_text=True)
 
     @cached_property
     def bare(self) -> Tokenizer:
-        """The same without truncation and padding."""
-        if self.plain.truncation is None and self.plain.padding is None:
-            return self.plain
-        tokenizer: Tokenizer = copy.deepcopy(self.plain)
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        return tokenizer
+        """The same as :attr:`plain`, without truncation and padding."""
+        return self._without_limits(self.plain)
 
     @cached_property
     def _bare_as_text(self) -> Tokenizer:
-        tokenizer: Tokenizer = copy.deepcopy(self.bare)
-        tokenizer.encode_special_tokens = True
-        return tokenizer
+        return self._without_limits(self.as_text)
+
+    def _without_limits(self, tokenizer: Tokenizer) -> Tokenizer:
+        if tokenizer.truncation is None and tokenizer.padding is None:
+            return tokenizer
+        limitless = self._new(as_text=tokenizer.encode_special_tokens)
+        limitless.no_truncation()
+        limitless.no_padding()
+        return limitless
 
     @cached_property
     def _finder(self) -> tuple[Tokenizer, dict[int, str]]:
@@ -129,7 +141,7 @@ class Reference:
     def added_tokens(self, text: str) -> list[tuple[int, str]]:
         """Where in ``text`` added tokens begin, in characters, and their contents."""
         finder, contents = self._finder
-        with _panics():
+        with failures():
             found = finder.encode(text, add_special_tokens=False)
         return [(start, contents[id]) for (start, _), id in zip(found.offsets, found.ids, strict=True)]
 
@@ -140,7 +152,7 @@ class Reference:
     def model_batch(self, texts: Sequence[str], special: str) -> list[NDArray[np.uint32]]:
         """The same for several texts, on all cores."""
         tokenizer = self._bare_as_text if special == "text" else self.bare
-        with _panics():
+        with failures():
             found = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.array(encoding.ids, np.uint32) for encoding in found]
 
@@ -151,7 +163,7 @@ class Reference:
         found = self._truncating.get((special == "text", max_length))
         if found is None:
             direction = (tokenizer.truncation or {}).get("direction", "right")
-            found = copy.deepcopy(tokenizer)
+            found = self._new(as_text=special == "text")
             found.enable_truncation(max_length, direction=direction)
             self._truncating = {(special == "text", max_length): found}  # copies are large: keep the last one
         return found
@@ -159,7 +171,7 @@ class Reference:
     def ids(self, text: str, add_special_tokens: bool, special: str, max_length: int | None) -> NDArray[np.uint32]:
         """``encode(text).ids`` as a uint32 array."""
         tokenizer = self._object(special, max_length)
-        with _panics():
+        with failures():
             found = tokenizer.encode(text, add_special_tokens=add_special_tokens)
         return np.array(found.ids, np.uint32)
 
@@ -168,7 +180,7 @@ class Reference:
     ) -> list[NDArray[np.uint32]]:
         """``encode_batch(texts)``, the ids as uint32 arrays."""
         tokenizer = self._object(special, max_length)
-        with _panics():
+        with failures():
             found = tokenizer.encode_batch(list(texts), add_special_tokens=add_special_tokens)
         return [np.array(encoding.ids, np.uint32) for encoding in found]
 
@@ -177,6 +189,6 @@ class Reference:
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """Ids, and offsets in characters as an int64 array of shape (ids, 2)."""
         tokenizer = self._object(special, max_length)
-        with _panics():
+        with failures():
             found = tokenizer.encode(text, add_special_tokens=add_special_tokens)
         return np.array(found.ids, np.uint32), np.array(found.offsets, np.int64).reshape(-1, 2)

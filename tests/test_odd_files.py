@@ -1,0 +1,70 @@
+"""Files that nobody publishes but that the reference loads, reduced from random ones."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import small
+from tokenizers import Tokenizer as HuggingFace
+
+from toktier.artifact import Artifact
+from toktier.errors import ReferenceFailedError
+from toktier.tokenizer import Tokenizer
+
+
+def both(document: dict[str, Any]) -> tuple[Tokenizer, HuggingFace]:
+    """Ours and the reference."""
+    return Tokenizer(Artifact.from_bytes(json.dumps(document).encode(), "made")), small.build(document)
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+@pytest.mark.parametrize("cut", [None, 3, 50])
+def test_settings_of_one_object_are_not_lost_in_a_copy(backend: str, cut: int | None) -> None:
+    """A token that is special by its first entry only, and a call that truncates special tokens taken for text."""
+    padding = {"strategy": "BatchLongest", "direction": "Left", "pad_to_multiple_of": 4}
+    document = small.document(
+        added_tokens=[small.added("<s>", 264, "special"), small.added("<s>", 264)],
+        padding=padding | {"pad_id": 0, "pad_type_id": 0, "pad_token": "a"},
+    )
+    tok, judge = both(document)
+    if cut is not None:
+        judge.enable_truncation(cut)
+    for as_text in (False, True):
+        judge.encode_special_tokens = as_text
+        found = tok.encode("a<s>b", special="text" if as_text else "encode", max_length=cut, backend=backend)
+        assert found == judge.encode("a<s>b").ids
+
+
+def test_what_the_reference_raises_is_an_error_of_ours() -> None:
+    truncation = {"direction": "Right", "max_length": 2, "strategy": "OnlySecond", "stride": 0}
+    tok, judge = both(small.document(truncation=truncation))
+    with pytest.raises(Exception, match="Second sequence"):
+        judge.encode("abcd")
+    for call in (tok.encode, tok.encode_with_offsets, tok.count, lambda text: tok.encode_batch([text])):
+        with pytest.raises(ReferenceFailedError, match="Second sequence"):
+            call("abcd")
+
+
+def test_a_decoder_of_bytes_behind_a_model_of_characters() -> None:
+    """The characters of byte fallback stand in GPT-2's byte alphabet, too, but for themselves."""
+    pieces = [*(f"<0x{byte:02X}>" for byte in range(256)), *"aé▁文", "aé"]
+    model = {"type": "BPE", "vocab": {piece: id for id, piece in enumerate(pieces)}, "merges": [["a", "é"]]}
+    document = small.document(pre_tokenizer=None, model=model | {"byte_fallback": True})
+    tok, judge = both(document)
+    for text in ("aéa", "é文z", "▁aé😀"):
+        ids = judge.encode(text).ids
+        assert tok.encode(text) == ids
+        assert tok.decode(ids) == judge.decode(ids)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("order", [("normalized", "special"), ("special", "normalized")])
+def test_an_added_token_listed_twice_stays_normalized_for_decoding(order: tuple[str, str], skip: bool) -> None:
+    tokens = [small.added("x", 264, flag) for flag in order]
+    tok, judge = both(small.document(added_tokens=tokens, normalizer={"type": "Prepend", "prepend": "a"}))
+    ids = [97, *judge.get_added_tokens_decoder(), 98]
+    assert tok.decode(ids, skip) == judge.decode(ids, skip_special_tokens=skip)
+    for text in ("x", "xx y", "ax"):
+        assert tok.encode(text) == judge.encode(text).ids
