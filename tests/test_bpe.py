@@ -20,7 +20,7 @@ from tokenizers.models import BPE
 from toktier.artifact import Artifact
 from toktier.bpe import tables, windows
 from toktier.bpe.batch import merge_words
-from toktier.bpe.hashing import ABSENT, MULTIPLIER, key_table, pair_table
+from toktier.bpe.hashing import ABSENT, MULTIPLIER, KeyReader, key_table, pair_table
 from toktier.bpe.memo import Memo
 from toktier.bpe.word import PairRanks, merge_long_word, merge_word
 from toktier.errors import ArtifactError
@@ -374,7 +374,7 @@ def test_pairs_are_found_and_others_are_not() -> None:
 
 
 def test_pairs_that_collide() -> None:
-    """All of them hash to one slot: the longest search that there can be."""
+    """All of them hash to one bucket: another multiplier is taken."""
     id_bits = (1 << 12).bit_length()
     left, right = (grid.ravel() for grid in np.meshgrid(np.arange(1 << 12), np.arange(0, 1 << 12, 7)))
     key = (left.astype(np.uint64) << np.uint64(id_bits)) | right.astype(np.uint64)
@@ -382,9 +382,35 @@ def test_pairs_that_collide() -> None:
     assert len(least) == 400
     left, right = left[least].astype(np.uint32), right[least].astype(np.uint32)
     table = pair_table(left[::2], right[::2], 1 << 12)
-    assert table.probes > 50
+    assert table.displacement.multiplier != MULTIPLIER
     assert table.find(left[::2], right[::2]).tolist() == list(range(len(left[::2])))
     assert (table.find(left[1::2], right[1::2]) == ABSENT).all()
+    ranks = PairRanks(table)
+    assert [ranks[a << ranks.shift | b] for a, b in zip(left[::2].tolist(), right[::2].tolist(), strict=True)] == [
+        *range(len(left[::2]))
+    ]
+
+
+def test_keys_that_collide() -> None:
+    """Keys whose hashes are equal under the first multiplier, and the key that hashes to 0 under every one."""
+    high = np.arange(1, 200, dtype=np.uint64)
+    low, ids = high * MULTIPLIER, np.arange(200, dtype=np.uint32)
+    low, high = np.append(low, np.uint64(0)), np.append(high, np.uint64(0))
+    table = key_table(low, high, ids)
+    assert table.displacement.multiplier != MULTIPLIER
+    assert table.find(low, high).tolist() == ids.tolist()
+    reader = KeyReader(table)
+    assert [reader.find(a, b) for a, b in zip(low.tolist(), high.tolist(), strict=True)] == ids.tolist()
+    assert (table.find(low + np.uint64(1), high) == ABSENT).all()
+    assert reader.find(1, 1) is None
+
+
+def test_empty_tables_find_nothing() -> None:
+    none = np.empty(0, np.uint32)
+    assert pair_table(none, none, 3).find(*np.zeros((2, 1), np.uint32)).tolist() == [ABSENT]
+    words = np.empty(0, np.uint64)
+    assert key_table(words, words, none).find(*np.zeros((2, 1), np.uint64)).tolist() == [ABSENT]
+    assert KeyReader(key_table(words, words, none)).find(0, 0) is None
 
 
 def test_a_vocabulary_too_large_for_its_table() -> None:

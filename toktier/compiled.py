@@ -21,7 +21,7 @@ from .artifact import Artifact
 from .backends.reference import engine_version
 from .bpe import hashing, tables
 from .bpe.barriers import Barriers, crossed_pairs
-from .bpe.hashing import KeyTable, PairTable
+from .bpe.hashing import Displacement, KeyTable, PairTable
 from .bpe.pieces import PieceTables, long_tokens
 from .bpe.symbols import FirstSymbols, Neighbours
 from .bpe.tables import Merges, TokenBytes
@@ -32,7 +32,7 @@ from .patterns.lanes import Splitter
 from .pipeline import Pipeline, parse
 
 #: Raise it whenever the meaning of what is stored changes.
-FORMAT = 18
+FORMAT = 19
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
@@ -123,13 +123,19 @@ def _hash_tables(header: _Header, arrays: _Arrays) -> _Arrays:
     # with `ignore_merges` a part might be a token that merging does not make, and that only a whole piece becomes
     if header["byte_level"] and not (arrays["usable"] & ~arrays["made"]).any():
         crossed["crossed"] = crossed_pairs(tokens, arrays["left"], arrays["right"])
-    header["tables"] = [pairs.id_bits, pairs.rank_bits, pairs.probes, whole.probes]
+    header["tables"] = [
+        pairs.id_bits,
+        pairs.rank_bits,
+        pairs.displacement.multiplier,
+        whole.displacement.multiplier,
+    ]
     return {
         "pairs": pairs.entries,
-        "pairs hint": pairs.hint,
+        "pairs seeds": pairs.displacement.seeds,
         "whole low": whole.low,
         "whole high": whole.high,
         "whole ids": whole.ids,
+        "whole seeds": whole.displacement.seeds,
         **crossed,
     }
 
@@ -176,9 +182,13 @@ def _split(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Spl
 
 
 def _pieces(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], tokens: TokenBytes) -> PieceTables:
-    id_bits, rank_bits, pair_probes, whole_probes = header["tables"]
-    pairs = PairTable(arrays["pairs"], arrays["pairs hint"], id_bits, rank_bits, pair_probes)
-    whole = KeyTable(arrays["whole low"], arrays["whole high"], arrays["whole ids"], whole_probes)
+    id_bits, rank_bits, *multipliers = header["tables"]
+    by_pair, by_key = (
+        Displacement(arrays[f"{of} seeds"], len(arrays[entries]).bit_length() - 1, multiplier)
+        for of, entries, multiplier in zip(("pairs", "whole"), ("pairs", "whole ids"), multipliers, strict=True)
+    )
+    pairs = PairTable(arrays["pairs"], by_pair, id_bits, rank_bits)
+    whole = KeyTable(arrays["whole low"], arrays["whole high"], arrays["whole ids"], by_key)
     neighbours = None
     if header["byte_level"]:
         neighbours = Neighbours(arrays["certified row"], arrays["certified before"], arrays["certified after"])

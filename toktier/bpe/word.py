@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
-from .hashing import ABSENT, MULTIPLIER, PairTable
+from .hashing import ABSENT, WORD, PairTable
 
 NO_RULE = int(ABSENT)
-_ALL_ONES = (1 << 64) - 1
-_MULTIPLIER = int(MULTIPLIER)  # Python's own integers: numpy's are slow one by one
 
 
 class PairRanks(dict[int, int]):
@@ -27,20 +25,17 @@ class PairRanks(dict[int, int]):
         self.shift = table.id_bits
         # numpy's arrays are buffers, and reading single items is faster through a memoryview
         self._entries = memoryview(table.entries)  # type: ignore[arg-type]
+        self._seeds = memoryview(table.displacement.seeds)  # type: ignore[arg-type]
+        self._multiplier = table.displacement.multiplier
+        self._to_bucket, self._to_slot = table.displacement.bucket_shift, table.displacement.slot_shift
         self._rank_bits = table.rank_bits
         self._rank_mask = (1 << table.rank_bits) - 1
-        self._slot_mask = len(table.entries) - 1
-        self._down = 64 - self._slot_mask.bit_length()
         self._limit = limit
 
     def __missing__(self, key: int) -> int:
-        slot = (key * _MULTIPLIER & _ALL_ONES) >> self._down
-        rank = NO_RULE
-        while (entry := self._entries[slot]) != _ALL_ONES:
-            if entry >> self._rank_bits == key:
-                rank = entry & self._rank_mask
-                break
-            slot = (slot + 1) & self._slot_mask
+        hash = key * self._multiplier & WORD
+        entry = self._entries[(hash * self._seeds[hash >> self._to_bucket] & WORD) >> self._to_slot]
+        rank = entry & self._rank_mask if entry >> self._rank_bits == key else NO_RULE
         if len(self) >= self._limit:
             self.clear()
         self[key] = rank
