@@ -498,6 +498,37 @@ def test_damage_everywhere_ends_with_the_reference() -> None:
     assert session.ids.tolist() == right("qwen3", text + " and more")
 
 
+@pytest.mark.parametrize("strategy", ["restart", "search"])
+def test_stray_ids_may_be_any_number(strategy: Any) -> None:
+    session = engine("qwen3").session(TEXT, strategy=strategy)
+    session._state.ids._memory[:] = 0xFFFFFFFF
+    text = TEXT[: len(TEXT) // 2] + "!" + TEXT[len(TEXT) // 2 :]
+    session.edit(len(TEXT) // 2, len(TEXT) // 2, "!")
+    assert session.ids.tolist() == right("qwen3", text) and session.counters.widenings
+    session._state.ids._memory[:] = 0xFFFFFFFF
+    session.append(" more")
+    assert session.ids.tolist() == right("qwen3", text + " more")
+
+
+PIECES_WITHOUT_TOKENS: list[tuple[dict[str, Any], str]] = [
+    ({"pre_tokenizer": {"type": "WhitespaceSplit"}}, "a b a b a b"),
+    ({"pre_tokenizer": {"type": "Punctuation", "behavior": "Removed"}}, "a.b.a.b"),
+    ({"pre_tokenizer": {"type": "Digits", "individual_digits": True}}, "a中1文2中3文4中"),
+]
+
+
+@pytest.mark.parametrize(("parts", "text"), PIECES_WITHOUT_TOKENS)
+def test_pieces_without_tokens_do_not_count_as_checked(parts: dict[str, Any], text: str) -> None:
+    """White space that is removed, and characters that the vocabulary lacks, are no reason to doubt the ids."""
+    tok = Tokenizer(Artifact.from_bytes(json.dumps(small.document(**parts)).encode(), "small"))
+    assert tok._cuts.refusal is None
+    session = tok.session()
+    for end, char in enumerate(text * 3, 1):
+        session.append(char)
+        assert session.ids.tolist() == tok.reference().encode((text * 3)[:end]).ids
+    assert not session.counters.widenings
+
+
 def test_a_session_of_text_without_cuts() -> None:
     """Nothing to restart at but the beginning: more work, the same ids."""
     session = engine("gpt-oss").session("a" * 800)

@@ -26,6 +26,7 @@ from transcripts import steps, transcript
 from toktier.errors import OptionError
 from toktier.sessions import entries, persistence
 from toktier.sessions import store as store_module
+from toktier.sessions.engine import Engine
 from toktier.sessions.persistence import Change, DamagedRecord, Head, SessionFile, Write, _replace
 from toktier.sessions.store import SessionStore
 from toktier.sessions.text import BlockText
@@ -212,6 +213,31 @@ def test_a_list_of_changes_does_not_outgrow_the_session(path: Path) -> None:
         assert 3 < most < 30
         text = session.text
     assert stored(path) == text
+
+
+@pytest.mark.parametrize("more", ["", "e\u0301"])
+def test_a_session_from_the_file_costs_what_changes(
+    path: Path, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    """Its checkpoints are found again when a change far from either end needs one, and not before."""
+    text = (transcript(7, 20_000).encode("ascii", "ignore").decode() + more) * 20
+    with SessionStore(path) as store:
+        store.encode(TOK, text, "a")
+    read: list[int] = []
+    size = Engine._size
+    monkeypatch.setattr(Engine, "_size", lambda self, text: read.append(len(text)) or size(self, text))
+    with SessionStore(path) as store:
+        session = store.session(TOK, "a")
+        for end in ("the", "other", "one"):
+            session.edit(len(session) - 3, len(session), end)
+            session.append(".")
+        assert sum(read) < 5_000 and session.counters.characters < 5_000
+        session.edit(200_000, 200_010, " there, then, ")
+        assert sum(read) > 100_000 and session.counters.characters < 20_000
+        read.clear()
+        session.edit(250_000, 250_010, " there, then, ")
+        assert sum(read) < 40_000 and session.counters.characters < 40_000
+        assert session.ids.tolist() == right(session.text) and not session.counters.widenings
 
 
 def test_the_writer_writes_without_being_asked(path: Path) -> None:

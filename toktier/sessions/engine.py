@@ -58,9 +58,7 @@ class Engine:
         if len(text) < 2 * EVERY:
             return Window(self, text, self.encode(text, at_start), NO_ANCHORS)
         edges = self.cuts.parts(text, PART)
-        if (
-            self.widths is not None
-        ):  # anchors within parts that the normalizer changes are the ends of shorter ones
+        if self.widths is not None:  # looking inside what is normalized would cost a third of encoding it
             finer = [0]
             for start, stop in pairwise(edges):
                 part = text[start:stop]
@@ -73,7 +71,7 @@ class Engine:
         begins = np.cumsum([0, *map(len, encoded)])[:-1].tolist()
         places, tokens = [], []
         for start, token, (part, _), ids in zip(edges[:-1], begins, parts, encoded, strict=True):
-            inside = self._inside(part, ids)
+            inside = self.inside(part, ids) if self._leaves_alone(part) else NO_ANCHORS
             places += [np.array([start]), inside.positions + start]
             tokens += [np.array([token]), inside.tokens + token]
         anchors = Anchors(np.concatenate(places)[1:], np.concatenate(tokens)[1:])
@@ -83,17 +81,22 @@ class Engine:
         text, at_start = part
         return self.tokenizer._encode_part(text, self.special, continuing=not at_start)
 
-    def _inside(self, text: str, ids: NDArray[np.uint32]) -> Anchors:
-        """Anchors within a part, found by the bytes that the ids stand for; none where these are not known."""
+    def inside(self, text: str, ids: NDArray[np.uint32]) -> Anchors:
+        """Anchors within a stretch whose ids are known, found by the bytes that these stand for.
+
+        About :data:`EVERY` characters apart; none where the bytes are not known.
+        """
+        if self.widths is None:
+            return NO_ANCHORS
         places: list[int] = []
         for wanted in range(EVERY, len(text) - EVERY // 2, EVERY):
             found = self.cuts.near(text, wanted, places[-1] if places else 0, len(text))
             if found is not None and found < len(text):
                 places.append(found)
-        if self.widths is None or not places or not self._leaves_alone(text):
+        if not places:
             return NO_ANCHORS
-        sizes = [len(text[start:stop].encode("utf-8")) for start, stop in pairwise([0, *places])]
-        ends = self.widths.take(ids).cumsum()
+        sizes = [self._size(text[start:stop]) for start, stop in pairwise([0, *places])]
+        ends = self.widths.take(ids, mode="clip").cumsum()  # damaged ids may be any number
         wanted_ends = np.cumsum(sizes)
         at = ends.searchsorted(wanted_ends)
         sure = ends.take(at, mode="clip") == wanted_ends
@@ -101,14 +104,20 @@ class Engine:
 
     def count(self, text: str, ids: NDArray[np.uint32]) -> int | None:
         """How many of the first ``ids`` make up a stretch, by their bytes; None if that cannot be told."""
-        if self.widths is None or not self._leaves_alone(text):
+        if self.widths is None:
             return None
-        size = len(text.encode("utf-8"))
+        size = self._size(text)
         if not size:
             return 0
-        ends = self.widths.take(ids[:size]).cumsum()
+        ends = self.widths.take(ids[:size], mode="clip").cumsum()
         found = int(ends.searchsorted(size))
         return found + 1 if found < len(ends) and ends[found] == size else None
+
+    def _size(self, text: str) -> int:
+        """UTF-8 bytes that the ids of a stretch stand for, where ``widths`` are known."""
+        if not self._leaves_alone(text):
+            text = self.tokenizer._prepare(text, self.special).text
+        return len(text.encode("utf-8"))
 
     def whole(self, text: str, by_reference: bool) -> NDArray[np.uint32]:
         """The ids of a whole text, by the reference or by whatever engine is the fastest."""
@@ -145,7 +154,7 @@ _widths: weakref.WeakKeyDictionary[Tokenizer, NDArray[np.int64] | None] = weakre
 
 
 def token_widths(tokenizer: Tokenizer) -> NDArray[np.int64] | None:
-    """UTF-8 bytes that each id of a byte-level model stands for, in a text that its normalizer leaves alone.
+    """UTF-8 bytes that each id of a byte-level model stands for, in the normalized text.
 
     None for other models, and where an added token covers more or less than its content.
     """

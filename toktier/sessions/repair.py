@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..segments import NO_IDS
 from .anchors import Anchors
-from .engine import Engine, Window
+from .engine import EVERY, Engine, Window
 from .ids import IdBuffer
 from .text import BlockText
 
@@ -28,12 +28,14 @@ _REACH = (64, 1024, 1 << 14)
 _WIDENINGS = 5
 #: A change is repaired from a cut so many characters before it, so that what lies between is checked.
 _CHECKED = 64
-#: An append starts so many pieces before the last certified cut, and so many tokens are checked.
+#: An append starts so many certified cuts before the last one, and the tokens between are checked.
 _OVERLAP = 3
 #: Anchors at the end are at least so many characters apart.
 _APART = 4096
 #: Characters whose ids are compared before a widened repair believes an anchor.
 _PROBE = 256
+#: Counting the tokens of a stretch by their bytes costs as much as encoding one that is so many times shorter.
+_COUNTING = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +154,14 @@ def window_seam(engine: Engine, window: Window, begin: int, total: int) -> Seam 
 
     ``total``: how many tokens the text has.  None if there is no cut in the window.
     """
-    cut = engine.cuts.last(window.text, 0, len(window.text))
-    if cut is None:
+    last = engine.cuts.last(window.text, 0, len(window.text))
+    if last is None:
         return None
-    for overlap in range(_OVERLAP):  # each cut farther left leaves a piece behind, and a piece is a token at least
-        found = engine.cuts.last(window.text, 0, cut)
-        if found is None:
-            return Seam(begin, total - len(window.ids), overlap + 1)
-        cut = found
-    return Seam(begin + cut, total - window.behind(cut), _OVERLAP)
+    cut: int | None = last
+    for _ in range(_OVERLAP):
+        cut = engine.cuts.last(window.text, 0, cut) if cut else None
+    behind = len(window.ids) if cut is None else window.behind(cut)
+    return Seam(begin + (cut or 0), total - behind, behind - window.behind(last))
 
 
 # --- the middle ----------------------------------------------------------------------------
@@ -240,11 +241,16 @@ def locate(engine: Engine, state: State, low: int, high: int) -> tuple[int, int,
     Encodes from a known place before them to ``high``, or from ``low`` to the anchor behind them, whichever is
     shorter, and compares with what is stored.
     """
-    left = state.anchors.before(low)
-    right = state.anchors.after(high + 1) or (len(state.text), len(state.ids))
-    counted = engine.count(state.text.slice(left[0], low), state.ids.read(left[1], right[1]))
-    if counted is not None:
-        left = (low, left[1] + counted)
+    anchors = state.anchors
+    left, right = _around(state, anchors, low, high)
+    if min(high - left[0], right[0] - low) > 2 * EVERY:  # as after a session has been read from a file
+        stretch = state.text.slice(left[0], right[0]), state.ids.read(left[1], right[1])
+        anchors = anchors.with_anchors(engine.inside(*stretch), *left)
+        left, right = _around(state, anchors, low, high)
+    if low - left[0] < _COUNTING * (right[0] - low):
+        counted = engine.count(state.text.slice(left[0], low), state.ids.read(left[1], right[1]))
+        if counted is not None:
+            left = (low, left[1] + counted)
     if high - left[0] <= right[0] - low:
         begin, end = left[0], high
         window = engine.window(state.text.slice(begin, end), begin == 0)
@@ -256,9 +262,14 @@ def locate(engine: Engine, state: State, low: int, high: int) -> tuple[int, int,
     last = token + len(window.ids)
     if token < 0 or not same(window.ids, state.ids.read(token, last)):
         raise _Mismatch
-    anchors = state.anchors.with_anchors(window.anchors, begin, token)
+    anchors = anchors.with_anchors(window.anchors, begin, token)
     low_token = last - window.behind(low - begin) if low > begin else token
     return low_token, last - window.behind(high - begin) if high < end else last, anchors
+
+
+def _around(state: State, anchors: Anchors, low: int, high: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The anchors closest to a stretch, or the ends of the text."""
+    return anchors.before(low), anchors.after(high + 1) or (len(state.text), len(state.ids))
 
 
 # --- when the check fails ----------------------------------------------------------------------

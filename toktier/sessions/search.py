@@ -67,7 +67,7 @@ class _Places:
 
     def __init__(self, widths: NDArray[np.int64], ids: NDArray[np.uint32], end: int) -> None:
         self.ids = ids.copy()
-        self.widths = widths.take(ids)
+        self.widths = widths.take(ids, mode="clip")
         stops = np.cumsum(self.widths)
         total = int(stops[-1]) if len(stops) else 0
         self.starts = stops - self.widths + ((end - total) if end else 0)
