@@ -433,6 +433,11 @@ def test_short_keys_are_exact() -> None:
         for p in pieces
     ]
     assert [(int(a[0]), int(b[0])) for a, b in alone] == list(zip(low.tolist(), high.tolist(), strict=True))
+    longer = np.full(len(pieces), tables.SHORT + 1)
+    for key in zip(
+        *map(np.ndarray.tolist, tables.short_keys(joined, np.cumsum(lengths) - lengths, longer)), strict=True
+    ):
+        assert key not in set(zip(low.tolist(), high.tolist(), strict=True))
     ids = np.arange(len(pieces), dtype=np.uint32)
     table = key_table(low[::2], high[::2], ids[::2])
     assert table.find(low, high)[::2].tolist() == ids[::2].tolist()

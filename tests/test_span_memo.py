@@ -60,7 +60,7 @@ def test_ids_do_not_depend_on_what_was_seen(budget: int) -> None:
 
 
 def test_a_hash_that_always_collides(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(span_memo, "_hash", lambda text, starts, lengths: np.full(len(starts), 7, np.uint64))
+    monkeypatch.setattr(span_memo, "_hash", lambda pieces: np.full(len(pieces.lengths), 7, np.uint64))
     random_ = random.Random(1)
     memo = SpanMemo(encode)
     for _ in range(40):
@@ -87,9 +87,9 @@ def test_it_is_bounded() -> None:
     for number in range(400):
         check(memo, [f"piece {number} {i}".encode() for i in range(50)])
         entries = memo._entries
-        held = entries.text_used + 4 * entries.ids_used + 64 * entries.count
+        held = 8 * entries.words_used + 4 * entries.ids_used + 64 * entries.count
         assert held <= 50_000
-        assert entries.text.nbytes + entries.ids.nbytes + entries.place.nbytes + entries.slots.nbytes < 400_000
+        assert entries.words.nbytes + entries.ids.nbytes + entries.place.nbytes + entries.slots.nbytes < 400_000
 
 
 def test_threads_share_it() -> None:

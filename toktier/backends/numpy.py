@@ -82,12 +82,8 @@ def _replace(
     ids: NDArray[np.uint32], at: NDArray[np.int64], fresh: NDArray[np.uint32], counts: NDArray[np.int64]
 ) -> NDArray[np.uint32]:
     """``ids`` with the one at each of ``at`` replaced by the next ``counts`` of ``fresh``."""
-    result = np.empty(len(ids) + len(fresh) - len(at), np.uint32)
-    target = ranges(at + np.cumsum(counts) - counts - np.arange(len(at)), counts)
-    old = np.ones(len(result), np.bool_)
-    old[target] = False
-    kept = np.ones(len(ids), np.bool_)
-    kept[at] = False
-    result[target] = fresh
-    result[old] = ids[kept]
+    own = np.ones(len(ids), np.int64)
+    own[at] = counts
+    result = np.repeat(ids, own)
+    result[ranges(at + np.cumsum(counts) - counts - np.arange(len(at)), counts)] = fresh
     return result

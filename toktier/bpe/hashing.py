@@ -136,7 +136,7 @@ class PairTable:
         entry = self.entries.take(slot, mode="clip")
         ranks = (entry & np.uint64((1 << self.rank_bits) - 1)).astype(np.uint32)
         entry >>= np.uint64(self.rank_bits)
-        ranks[entry != key] = ABSENT
+        np.putmask(ranks, entry != key, ABSENT)
         return ranks
 
     @property
@@ -182,7 +182,7 @@ class KeyTable:
         ids = self.ids.take(slot, mode="clip")
         differs = self.low.take(slot, mode="clip") != low
         differs |= self.high.take(slot, mode="clip") != high
-        ids[differs] = ABSENT
+        np.putmask(ids, differs, ABSENT)
         return ids
 
 

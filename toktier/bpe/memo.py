@@ -64,17 +64,17 @@ class Memo:
                 self._cost += cost
 
 
-def ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``starts[0], …, starts[0] + counts[0] - 1, starts[1], …``."""
+def ranges(starts: NDArray[np.int64], counts: NDArray[np.int64], step: int = 1) -> NDArray[np.int64]:
+    """``starts[0], starts[0] + step, …``, as many as ``counts[0]`` says, then those from ``starts[1]``, …."""
     if bool((counts == 1).all()):  # as is usual
         return starts
     if not counts.all():
         filled = np.flatnonzero(counts)
         starts, counts = starts[filled], counts[filled]
     ends = np.cumsum(counts, dtype=np.int64)
-    steps = np.ones(int(ends[-1]) if len(ends) else 0, np.int64)
+    steps = np.full(int(ends[-1]) if len(ends) else 0, step, np.int64)
     steps[:1] = starts[:1]
-    steps[ends[:-1]] = starts[1:] - starts[:-1] - counts[:-1] + 1
+    steps[ends[:-1]] = starts[1:] - starts[:-1] - step * (counts[:-1] - 1)
     return np.cumsum(steps, out=steps)
 
 

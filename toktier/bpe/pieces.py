@@ -138,15 +138,7 @@ class PieceEncoder:
 
         ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.
         """
-        long = lengths > SHORT
-        if np.count_nonzero(long) > len(lengths) // 2:
-            short = np.flatnonzero(~long)
-            found = np.full(len(lengths), ABSENT)
-            found[short] = self.tables.whole.find(*short_keys(text, starts[short], lengths[short]))
-        else:
-            found = self.tables.whole.find(*short_keys(text, starts, np.minimum(lengths, SHORT)))
-            found[long] = ABSENT
-        return found
+        return self.tables.whole.find(*short_keys(text, starts, lengths))
 
     def _merge_batch(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]

@@ -1,7 +1,8 @@
 """A memo for pieces that are stretches of a text, without an object for any of them.
 
 Like :mod:`~toktier.bpe.memo` it only remembers, and it is bounded.  A piece is found by a 64-bit hash, and
-taken for known only if its bytes are compared with the remembered ones and equal.
+taken for known only if its bytes are compared with the remembered ones and equal.  For both its bytes are read
+as words of eight.
 """
 
 from __future__ import annotations
@@ -29,21 +30,37 @@ _ENTRY = 64
 
 
 @dataclass(frozen=True, slots=True)
+class _Pieces:
+    """The bytes of pieces as words: each piece's last word has zeros where there is no byte.
+
+    ``first``: where each piece's words begin; ``lengths``: in bytes.
+    """
+
+    words: Words
+    first: Positions
+    lengths: Positions
+
+    def take(self, which: Positions) -> _Pieces:
+        """Some of the pieces, with all the words."""
+        return _Pieces(self.words, self.first[which], self.lengths[which])
+
+
+@dataclass(frozen=True, slots=True)
 class _Entries:
     """What is remembered, as of one moment.
 
-    The arrays are shared with later moments and have room at their ends; ``count``, ``text_used`` and
+    The arrays are shared with later moments and have room at their ends; ``count``, ``words_used`` and
     ``ids_used`` say how much of them is of this moment.  ``slots``: int32, number of an entry or -1, open
-    addressing by hash.  An entry: its hash, where its bytes begin in ``text`` and how many, and its ids.
+    addressing by hash.  An entry: its hash, where its words begin and its length in bytes, and its ids.
     """
 
     slots: NDArray[np.int32]
     hashes: Words
-    place: NDArray[np.int64]  # (entries, 4): begin and length in text, begin and count in ids
-    text: Bytes
+    place: NDArray[np.int64]  # (entries, 4): begin in words, length in bytes, begin and count in ids
+    words: Words
     ids: NDArray[np.uint32]
     count: int = 0
-    text_used: int = 0
+    words_used: int = 0
     ids_used: int = 0
 
 
@@ -52,7 +69,7 @@ def _empty() -> _Entries:
         np.full(1 << 10, -1, np.int32),
         np.empty(256, np.uint64),
         np.empty((256, 4), np.int64),
-        np.empty(1 << 12, np.uint8),
+        np.empty(1 << 9, np.uint64),
         np.empty(1 << 10, np.uint32),
     )
 
@@ -76,21 +93,20 @@ class SpanMemo:
         ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.
         """
         entries = self._entries
-        hashes = _hash(text, starts, lengths)
-        found = _find(entries, text, starts, lengths, hashes)
+        pieces = _read(text, starts, lengths)
+        hashes = _hash(pieces)
+        found = _find(entries, pieces, hashes)
         unknown = np.flatnonzero(found < 0)
         if len(unknown):
             _, first, which = np.unique(hashes[unknown], return_index=True, return_inverse=True)
             first = unknown[first]
             # equal hashes hardly ever deceive; a piece that they do is encoded for itself
-            same = _equal(
-                text, starts[unknown], lengths[unknown], text, starts[first[which]], lengths[first[which]]
-            )
+            same = _equal(pieces.take(unknown), pieces.take(first[which]))
             apart = unknown[~same]
             which[~same] = len(first) + np.arange(len(apart))
             distinct = np.concatenate((first, apart))
             ids, counts = self._encode(text, starts[distinct], lengths[distinct])
-            self._remember(text, starts[first], lengths[first], hashes[first], ids, counts)
+            self._remember(pieces.take(first), hashes[first], ids, counts)
             if len(unknown) == len(starts):
                 begins = np.cumsum(counts) - counts
                 return ids[ranges(begins[which], counts[which])], counts[which]
@@ -106,20 +122,13 @@ class SpanMemo:
         begin, count = np.ascontiguousarray(place[:, 0]), np.ascontiguousarray(place[:, 1])
         return source[ranges(begin, count)], count
 
-    def _remember(
-        self,
-        text: Bytes,
-        starts: Positions,
-        lengths: Positions,
-        hashes: Words,
-        ids: NDArray[np.uint32],
-        counts: Positions,
-    ) -> None:
+    def _remember(self, pieces: _Pieces, hashes: Words, ids: NDArray[np.uint32], counts: Positions) -> None:
         """Add pieces.  Readers take no lock: an entry is complete before a slot points at it."""
-        fresh = len(starts)
+        fresh = len(hashes)
         counts = counts[:fresh]
         ids = ids[: int(counts.sum())]
-        data = text[ranges(starts, lengths)]
+        sizes = _word_counts(pieces.lengths)
+        words = pieces.words[ranges(pieces.first, sizes)]
         with self._lock:
             now = self._entries
             if now.count + fresh > len(now.slots) // 2:
@@ -128,44 +137,50 @@ class SpanMemo:
                 now,
                 hashes=_room(now.hashes, now.count, fresh),
                 place=_room(now.place, now.count, fresh),
-                text=_room(now.text, now.text_used, len(data)),
+                words=_room(now.words, now.words_used, len(words)),
                 ids=_room(now.ids, now.ids_used, len(ids)),
             )
             numbers = np.arange(now.count, now.count + fresh)
             now.hashes[numbers] = hashes
             now.place[numbers] = np.stack(
                 (
-                    now.text_used + np.cumsum(lengths) - lengths,
-                    lengths,
+                    now.words_used + np.cumsum(sizes) - sizes,
+                    pieces.lengths,
                     now.ids_used + np.cumsum(counts) - counts,
                     counts,
                 ),
                 axis=1,
             )
-            now.text[now.text_used : now.text_used + len(data)] = data
+            now.words[now.words_used : now.words_used + len(words)] = words
             now.ids[now.ids_used : now.ids_used + len(ids)] = ids
             _place(now.slots, hashes, numbers.astype(np.int32))
             now = replace(
                 now,
                 count=now.count + fresh,
-                text_used=now.text_used + len(data),
+                words_used=now.words_used + len(words),
                 ids_used=now.ids_used + len(ids),
             )
-            full = now.text_used + 4 * now.ids_used + _ENTRY * now.count > self._budget
+            full = 8 * now.words_used + 4 * now.ids_used + _ENTRY * now.count > self._budget
             self._entries = _empty() if full else now
 
 
-def _hash(text: Bytes, starts: Positions, lengths: Positions) -> Words:
-    """A 64-bit hash of each piece: its 8-byte words times odd numbers that depend on their place, summed."""
-    words = (lengths + 7) >> 3
-    first = np.cumsum(words) - words
-    number = np.arange(int(words.sum())) - np.repeat(first, words)
-    at = np.repeat(starts, words) + 8 * number
-    value = np.ndarray((len(text) - 7,), "<u8", buffer=text, strides=(1,))[at]
-    last = first + words - 1
-    value[last] &= _TAIL_MASKS[(lengths - 1) & 7]
-    value *= _FACTORS[number]
-    mixed = np.add.reduceat(value, first) + lengths.astype(np.uint64)
+def _word_counts(lengths: Positions) -> Positions:
+    return (lengths + 7) >> 3
+
+
+def _read(text: Bytes, starts: Positions, lengths: Positions) -> _Pieces:
+    sizes = _word_counts(lengths)
+    ends = np.cumsum(sizes)
+    first = ends - sizes
+    words = np.ndarray((len(text) - 7,), "<u8", buffer=text, strides=(1,))[ranges(starts, sizes, step=8)]
+    words[ends - 1] &= _TAIL_MASKS[(lengths - 1) & 7]
+    return _Pieces(words, first, lengths)
+
+
+def _hash(pieces: _Pieces) -> Words:
+    """A 64-bit hash of each piece: its words times odd numbers that depend on their place, summed."""
+    number = np.arange(len(pieces.words)) - np.repeat(pieces.first, _word_counts(pieces.lengths))
+    mixed = np.add.reduceat(pieces.words * _FACTORS[number], pieces.first) + pieces.lengths.astype(np.uint64)
     mixed ^= mixed >> np.uint64(32)
     mixed *= MULTIPLIER
     mixed ^= mixed >> np.uint64(29)
@@ -176,32 +191,23 @@ _TAIL_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(1, 8)] + [(1 << 64) - 
 _FACTORS = np.cumprod(np.full(LONGEST // 8 + 1, MULTIPLIER))  # odd, as powers of an odd number are
 
 
-def _equal(
-    one: Bytes,
-    starts: Positions,
-    lengths: Positions,
-    other: Bytes,
-    other_starts: Positions,
-    other_lengths: Positions,
-) -> NDArray[np.bool_]:
-    """Whether stretches of two texts hold the same bytes."""
-    equal: NDArray[np.bool_] = lengths == other_lengths
+def _equal(one: _Pieces, other: _Pieces) -> NDArray[np.bool_]:
+    """Whether two rows of pieces hold the same bytes, piece by piece."""
+    equal: NDArray[np.bool_] = one.lengths == other.lengths
     pair = np.flatnonzero(equal)
     if len(pair):
-        size = lengths[pair]
-        same = one[ranges(starts[pair], size)] == other[ranges(other_starts[pair], size)]
-        equal[pair] = np.logical_and.reduceat(same, np.cumsum(size) - size)
+        sizes = _word_counts(one.lengths[pair])
+        same = one.words[ranges(one.first[pair], sizes)] == other.words[ranges(other.first[pair], sizes)]
+        equal[pair] = np.logical_and.reduceat(same, np.cumsum(sizes) - sizes)
     return equal
 
 
-def _find(
-    entries: _Entries, text: Bytes, starts: Positions, lengths: Positions, hashes: Words
-) -> NDArray[np.int64]:
+def _find(entries: _Entries, pieces: _Pieces, hashes: Words) -> NDArray[np.int64]:
     """The numbers of the entries of pieces, -1 for pieces that are not there."""
-    found = np.full(len(starts), -1, np.int64)
+    found = np.full(len(hashes), -1, np.int64)
     if entries.count == 0:
         return found
-    pending = np.arange(len(starts))
+    pending = np.arange(len(hashes))
     slot, mask = _first_slot(entries.slots, hashes), len(entries.slots) - 1
     while len(pending):
         entry = entries.slots[slot[pending]].astype(np.int64)
@@ -213,7 +219,7 @@ def _find(
         slot[pending] = (slot[pending] + 1) & mask
     known = np.flatnonzero(found >= 0)
     place = entries.place[found[known]]
-    same = _equal(text, starts[known], lengths[known], entries.text, place[:, 0], place[:, 1])
+    same = _equal(pieces.take(known), _Pieces(entries.words, place[:, 0], place[:, 1]))
     found[known[~same]] = -1
     return found
 

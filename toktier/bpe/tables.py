@@ -137,9 +137,10 @@ def merges(model: Mapping[str, Any]) -> Merges:
     return Merges(columns[0], columns[1], columns[2], table)
 
 
-_LENGTH_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(8)] + [(1 << 64) - 1] * 8, np.uint64)
-_HIGH_MASKS = np.array([0] * 9 + [(1 << (8 * n)) - 1 for n in range(1, 8)], np.uint64)
-_HIGH_LENGTHS = np.array([n << 56 for n in range(16)], np.uint64)
+# By length in bytes; the last element is for all pieces above SHORT, whose key no token has.
+_LOW_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(8)] + [(1 << 64) - 1] * 8 + [0], np.uint64)
+_HIGH_MASKS = np.array([0] * 9 + [(1 << (8 * n)) - 1 for n in range(1, 8)] + [0], np.uint64)
+_LENGTHS = np.array([n << 56 for n in range(17)], np.uint64)
 
 #: Bytes that must follow the last piece of a buffer given to :func:`short_keys`.
 PADDING = 16
@@ -150,13 +151,14 @@ def short_keys(
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Exact keys of pieces of at most :data:`SHORT` bytes: the bytes, and the length in the top byte.
 
-    ``buffer`` must have :data:`PADDING` bytes after the last piece; what they hold does not matter.
+    All longer pieces have one key.  ``buffer`` must have :data:`PADDING` bytes after the last piece; what they
+    hold does not matter.
     """
     both = np.ndarray((len(buffer) - 15,), "V16", buffer=buffer, strides=(1,))
     words = both[starts].view("<u8").reshape(-1, 2)
-    low = words[:, 0] & _LENGTH_MASKS.take(lengths)
-    high = words[:, 1] & _HIGH_MASKS.take(lengths)
-    high |= _HIGH_LENGTHS.take(lengths)
+    low = words[:, 0] & _LOW_MASKS.take(lengths, mode="clip")
+    high = words[:, 1] & _HIGH_MASKS.take(lengths, mode="clip")
+    high |= _LENGTHS.take(lengths, mode="clip")
     return low, high
 
 
