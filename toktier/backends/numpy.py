@@ -27,7 +27,7 @@ class NumpyBackend:
     def __init__(self, split: Split, pieces: PieceEncoder) -> None:
         self._end = split.splitter.end
         self._pieces = pieces
-        self._memo = SpanMemo(pieces.encode_spans)
+        self._memo = SpanMemo(pieces.merge_spans)
         self._splitting = Splitting(split)
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
@@ -66,7 +66,7 @@ class NumpyBackend:
         counts = np.empty(len(starts), np.int64)
         parts = []
         for numbers, encode in (
-            (np.flatnonzero(long), self._pieces.encode_spans),
+            (np.flatnonzero(long), self._pieces.merge_spans),
             (np.flatnonzero(~long), self._memo.encode),
         ):
             if len(numbers):

@@ -24,7 +24,7 @@ _SHIFT = np.uint64(32)
 MergeWord = Callable[[list[int]], tuple[list[int], list[int]]]
 
 #: With fewer words than this left to merge, the rest is done one by one: a round costs the same for a few.
-_FEW = 24
+_FEW = 12
 
 
 def merge_words(

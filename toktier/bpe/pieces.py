@@ -104,20 +104,32 @@ class PieceEncoder:
         ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.
         """
         whole = self.whole_pieces(text, starts, lengths)
+        rest = np.flatnonzero(whole == ABSENT)
+        counts = np.ones(len(starts), np.int64)
+        ids, counts[rest] = self.merge_spans(text, starts[rest], lengths[rest])
+        solved = np.flatnonzero(whole != ABSENT)
+        return join([(solved, whole[solved]), (rest, ids)], counts), counts
+
+    def merge_spans(
+        self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> IdsAndCounts:
+        """The same for pieces that :meth:`whole_pieces` did not find."""
+        counts = np.ones(len(starts), np.int64)
+        parts: list[tuple[NDArray[np.int64], NDArray[np.uint32]]] = []  # piece numbers, their ids in a row
+        rest = np.argsort(lengths, kind="stable")  # words of a length finish together
         if self.tables.whole_long:
+            whole = np.full(len(starts), ABSENT)
             for i in np.flatnonzero(lengths > SHORT).tolist():
                 piece = text[starts[i] : starts[i] + lengths[i]].tobytes()
                 whole[i] = self.tables.whole_long.get(piece, ABSENT)
-        rest = np.flatnonzero(whole == ABSENT)
-        rest = rest[np.argsort(lengths[rest], kind="stable")]  # words of a length finish together
+            solved = np.flatnonzero(whole != ABSENT)
+            parts.append((solved, whole[solved]))
+            rest = rest[whole[rest] == ABSENT]
         medium, last = np.searchsorted(lengths[rest], (_MEDIUM, _LONG), side="right").tolist()
         one_by_one = rest[medium:last] if last - medium < _FEW else rest[:0]
         together = rest[: last - len(one_by_one)]
         if len(together) < _FEW:
             one_by_one, together = rest[:last], rest[:0]
-
-        counts = np.ones(len(starts), np.int64)
-        parts: list[tuple[NDArray[np.int64], NDArray[np.uint32]]] = []  # piece numbers, their ids in a row
         for i in (*one_by_one.tolist(), *rest[last:].tolist()):
             piece = text[starts[i] : starts[i] + lengths[i]].tobytes()
             ids = np.array(self._merge_one(piece.decode("utf-8"), len(piece)), np.uint32)
@@ -128,8 +140,7 @@ class PieceEncoder:
             if len(batch):
                 ids, counts[batch] = self._merge_batch(text, starts[batch], lengths[batch])
                 parts.append((batch, ids))
-        solved = np.flatnonzero(whole != ABSENT)
-        return join([(solved, whole[solved]), *parts], counts), counts
+        return join(parts, counts), counts
 
     def whole_pieces(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
