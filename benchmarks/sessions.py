@@ -165,7 +165,7 @@ def measure_rest(name: str, size: int, samples: int) -> dict[str, Any]:
     tails: list[float] = []
     first_edit = 0.0
     for number, new in enumerate(slices(_EDIT, samples)):
-        middle = len(session) // 2 + 997 * number
+        middle = len(session) // 2 + 997 * number % (len(session) // 4)
         taken, _ = seconds(lambda middle=middle, new=new: session.edit(middle, middle + _EDIT, new))  # type: ignore[misc]
         edits.append(taken)
         first_edit = first_edit or taken

@@ -191,18 +191,26 @@ class KeyReader:
 
     def __init__(self, table: KeyTable) -> None:
         # numpy's arrays are buffers, and reading single items is faster through a memoryview
-        self._low, self._high = memoryview(table.low), memoryview(table.high)  # type: ignore[arg-type]
-        self._ids = memoryview(table.ids)  # type: ignore[arg-type]
-        self._seeds = memoryview(table.displacement.seeds)  # type: ignore[arg-type]
+        self._columns = (
+            memoryview(table.low),  # type: ignore[arg-type]
+            memoryview(table.high),  # type: ignore[arg-type]
+            memoryview(table.ids),  # type: ignore[arg-type]
+            memoryview(table.displacement.seeds),  # type: ignore[arg-type]
+        )
         self._multiplier = table.displacement.multiplier
-        self._to_bucket, self._to_slot = table.displacement.bucket_shift, table.displacement.slot_shift
+        self._shifts = table.displacement.bucket_shift, table.displacement.slot_shift
 
-    def find(self, low: int, high: int) -> int | None:
-        """The id of a key, or None."""
+    def find(self, key: int) -> int | None:
+        """The id of a key of 128 bits, or None."""
+        lows, highs, ids, seeds = self._columns
+        to_bucket, to_slot = self._shifts
+        low, high = key & WORD, key >> 64
         hash = (high * self._multiplier ^ low) * self._multiplier & WORD
-        slot = (hash * self._seeds[hash >> self._to_bucket] & WORD) >> self._to_slot
-        id: int = self._ids[slot]
-        return id if self._low[slot] == low and self._high[slot] == high and id != _ABSENT_INT else None
+        slot = (hash * seeds[hash >> to_bucket] & WORD) >> to_slot
+        if lows[slot] != low or highs[slot] != high:
+            return None
+        id: int = ids[slot]
+        return None if id == _ABSENT_INT else id
 
 
 def key_table(low: Words, high: Words, ids: NDArray[np.uint32]) -> KeyTable:

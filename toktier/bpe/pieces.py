@@ -90,8 +90,7 @@ class PieceEncoder:
         """The ids of one piece, without arrays on the way unless it is long."""
         data = piece.encode("utf-8")
         if len(data) <= SHORT:
-            low, high = int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
-            whole = self._whole.find(low, high | len(data) << 56)
+            whole = self._whole.find(int.from_bytes(data, "little") | len(data) << 120)
         else:
             whole = self.tables.whole_long.get(data)
         return self._merge_one(piece, len(data)) if whole is None else [whole]

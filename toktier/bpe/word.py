@@ -24,18 +24,21 @@ class PairRanks(dict[int, int]):
         super().__init__()
         self.shift = table.id_bits
         # numpy's arrays are buffers, and reading single items is faster through a memoryview
-        self._entries = memoryview(table.entries)  # type: ignore[arg-type]
-        self._seeds = memoryview(table.displacement.seeds)  # type: ignore[arg-type]
-        self._multiplier = table.displacement.multiplier
-        self._to_bucket, self._to_slot = table.displacement.bucket_shift, table.displacement.slot_shift
-        self._rank_bits = table.rank_bits
-        self._rank_mask = (1 << table.rank_bits) - 1
+        self._table = (
+            memoryview(table.entries),  # type: ignore[arg-type]
+            memoryview(table.displacement.seeds),  # type: ignore[arg-type]
+            table.displacement.multiplier,
+            table.displacement.bucket_shift,
+            table.displacement.slot_shift,
+            table.rank_bits,
+        )
         self._limit = limit
 
     def __missing__(self, key: int) -> int:
-        hash = key * self._multiplier & WORD
-        entry = self._entries[(hash * self._seeds[hash >> self._to_bucket] & WORD) >> self._to_slot]
-        rank = entry & self._rank_mask if entry >> self._rank_bits == key else NO_RULE
+        entries, seeds, multiplier, to_bucket, to_slot, rank_bits = self._table
+        hash = key * multiplier & WORD
+        entry = entries[(hash * seeds[hash >> to_bucket] & WORD) >> to_slot]
+        rank = entry ^ key << rank_bits if entry >> rank_bits == key else NO_RULE
         if len(self) >= self._limit:
             self.clear()
         self[key] = rank
