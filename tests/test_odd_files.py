@@ -68,3 +68,20 @@ def test_an_added_token_listed_twice_stays_normalized_for_decoding(order: tuple[
     assert tok.decode(ids, skip) == judge.decode(ids, skip_special_tokens=skip)
     for text in ("x", "xx y", "ax"):
         assert tok.encode(text) == judge.encode(text).ids
+
+
+def test_a_text_that_the_post_processor_repeats_has_no_cuts() -> None:
+    items = [{"Sequence": {"id": "A", "type_id": 0}}] * 2
+    template = {"type": "TemplateProcessing", "single": items, "pair": items, "special_tokens": {}}
+    pre = small.document()["pre_tokenizer"] | {"use_regex": True}
+    tok, judge = both(small.document(post_processor=template, pre_tokenizer=pre))
+    assert judge.encode("a b", add_special_tokens=False).ids == [97, 32, 98, 97, 32, 98]
+    assert not len(tok.cuts("a b"))
+    assert "repeats" in str(tok.explain())
+    for add in (False, True):
+        right = judge.encode("a b", add_special_tokens=add).ids
+        stream = tok.stream_encoder(add)
+        assert [*stream.feed("a"), *stream.feed(" b"), *stream.flush()] == right
+        session = tok.session("a")
+        session.append(" b")
+        assert (session.prompt() if add else session.ids).tolist() == right

@@ -41,6 +41,8 @@ class PostProcessor:
         The artifact's own settings, or None.
     ``unsupported``
         Why only the reference can run this post-processor, or None.
+    ``keeps_text``
+        Whether the text's own ids stay as they are; not so where a template names the text twice.
     """
 
     prefix: tuple[int, ...] = ()
@@ -49,6 +51,7 @@ class PostProcessor:
     truncation: Truncation | None = None
     padding: Padding | None = None
     unsupported: str | None = None
+    keeps_text: bool = True
 
     @classmethod
     def from_pipeline(cls, pipeline: Pipeline) -> PostProcessor:
@@ -64,6 +67,7 @@ class PostProcessor:
             truncation=pipeline.truncation,
             padding=pipeline.padding,
             unsupported=_unsupported(steps, pipeline.truncation),
+            keeps_text=not any(isinstance(step, Other) for step in steps),
         )
 
     def limit(self, add_special_tokens: bool = True, max_length: int | None = None) -> int | None:

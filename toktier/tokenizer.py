@@ -539,6 +539,8 @@ class Tokenizer:
         if certificate.prefix and not self._backends:
             why = "the reference alone runs it, and puts a prefix before every text that it is given"
             certificate = replace(certificate, refusal=why)
+        if not self._post.keeps_text:
+            certificate = replace(certificate, refusal="the post-processor repeats the text or leaves it out")
         return Cuts(certificate, literals_of(self._compiled.pipeline, self._compiled.inert))
 
     @cached_property
