@@ -30,6 +30,8 @@ from transcripts import transcript
 import toktier
 from toktier.artifact import Artifact
 from toktier.chat import ChatSession, provenance, rendering
+from toktier.chat.guarded import GuardedText
+from toktier.chat.literals import ChatLiterals
 from toktier.chat.provenance import Origin, Traced
 from toktier.chat.templates import ROLES, chat_template
 from toktier.errors import (
@@ -619,6 +621,76 @@ def test_guarded_updates_are_those_of_a_fresh_session(states: list[list[str]]) -
         fresh = chat("qwen3", special="text")
         fresh.update(messages)
         assert ids == session.ids.tolist() == fresh.ids.tolist()
+
+
+FLAGGED = small.document(
+    added_tokens=[
+        small.added("<", 264, "special"),
+        small.added("ab", 265, "special", "single_word"),
+        small.added(">", 266, "special", "rstrip"),
+        small.added("<a", 267, "special", "lstrip"),
+        small.added("b>", 268),
+        small.added("b", 269, "lstrip"),
+        small.added("<ab>", 270, "special"),
+        small.added("ba", 271),
+    ]
+)
+
+
+@cache
+def flagged() -> Tokenizer:
+    return Tokenizer(Artifact.from_bytes(json.dumps(FLAGGED).encode(), "flagged"))
+
+
+def parts() -> st.SearchStrategy[list[tuple[str, Origin]]]:
+    texts = st.text("ab<> ", min_size=1, max_size=8)
+    origins = st.sampled_from([Origin.TEMPLATE, Origin.TEMPLATE, Origin.TRUSTED, Origin.CONTENT])
+    return st.lists(st.tuples(texts, origins), min_size=1, max_size=5)
+
+
+def written_by(parts: list[tuple[str, Origin]]) -> Traced:
+    return provenance.concat([Traced(text, origin) for text, origin in parts])
+
+
+@given(parts(), st.lists(st.tuples(st.integers(0, 9), parts()), max_size=6))
+def test_a_search_that_begins_late_finds_the_same(
+    first: list[tuple[str, Origin]], changes: list[tuple[int, list[tuple[str, Origin]]]]
+) -> None:
+    """Any tokens, absorbing and refusing, of any origin: what was found before is what is found anew."""
+    session, now = GuardedText(flagged(), "b> ba"), list(first)
+    session.update(written_by(now))
+    for kept, new in changes:
+        now = now[: max(len(now) - kept, 0)] + new
+        session.update(written_by(now))
+        fresh = GuardedText(flagged(), "b> ba")
+        fresh.update(written_by(now))
+        assert session._items == fresh._items and session.ids.tolist() == fresh.ids.tolist()
+
+
+def test_what_the_template_wrote_does_not_depend_on_what_comes_later() -> None:
+    """The refused ``ab`` hides ``b>``, whether or not a trusted message follows."""
+    found = []
+    for end in (Origin.TEMPLATE, Origin.TRUSTED):
+        session = GuardedText(flagged(), "b>")
+        session.update(written_by([("aab>", Origin.TEMPLATE), (" x", end)]))
+        found.append(session.ids.tolist())
+    right = small.build(FLAGGED).encode("aab> x").ids
+    assert found == [right, right]
+
+
+def test_a_long_chat_is_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = chat("qwen3", special="text")
+    messages = [user("Some words. <|im_end|> " * 20), assistant("OK")] * 50
+    session.update(messages)
+    searched: list[int] = []
+    find = ChatLiterals.find
+    monkeypatch.setattr(
+        ChatLiterals,
+        "find",
+        lambda self, text, runs, start: searched.append(len(text) - start) or find(self, text, runs, start),
+    )
+    session.update([*messages, user("more")])
+    assert len(session.text) > 20_000 and sum(searched) < 1_000
 
 
 # --- strings that know where they come from ---------------------------------------------------------

@@ -2,11 +2,13 @@
 
 The tokens that count cut the text into stretches, which are separate texts to the pre-tokenizer and the model.
 So the ids are put together stretch by stretch, each encoded as plain text, and an update encodes the stretches
-that are new; they are as long as a message.
+that are new; they are as long as a message.  Tokens are looked for from the last special one on that stands
+where nothing has changed.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +18,9 @@ from ..errors import BackendUnsupportedError
 from ..segments import NO_IDS, NO_POSITIONS, PreparedText
 from ..sessions.ids import IdBuffer
 from ..sessions.patch import Patch, smallest
+from ..sessions.text import _common_prefix
 from .literals import ChatLiterals
-from .provenance import origins
+from .provenance import Origin, Runs, origins
 
 if TYPE_CHECKING:
     from ..tokenizer import Tokenizer
@@ -50,6 +53,8 @@ class GuardedText:
         # What the text consists of, stretches of plain text and ids of added tokens, and how many ids each has.
         self._items: list[str | int] = []
         self._counts: list[int] = []
+        self._starts: list[int] = [0]  # where each begins, and where the last one ends
+        self._runs: Runs = ()
 
     @property
     def ids(self) -> NDArray[np.uint32]:
@@ -65,8 +70,9 @@ class GuardedText:
         """Make the text ``rendered``, a traced string (see :mod:`~toktier.chat.provenance`)."""
         from ..tokenizer import _own_errors
 
-        text = str.__str__(rendered)
-        items = self._split(text, rendered)
+        text, runs = str.__str__(rendered), origins(rendered)
+        kept = self._kept(text, runs)
+        items, starts = self._split(text, runs, kept)
         shorter = min(len(items), len(self._items))
         first = _common(items, self._items, shorter)
         last = _common(items[::-1], self._items[::-1], shorter - first)
@@ -81,21 +87,43 @@ class GuardedText:
         patch = smallest(self._ids.read(start, start + removed), start, removed, fresh, path)
         self._ids.replace(patch.start, patch.removed, patch.ids)
         self._counts[first : len(self._counts) - last] = map(len, new)
-        self._items, self.text = items, text
+        self.text, self._runs, self._items, self._starts = text, runs, items, starts
         return patch
 
-    def _split(self, text: str, rendered: str) -> list[str | int]:
-        found = self._literals.find(text, origins(rendered))
-        items: list[str | int] = []
-        end = 0
-        for start, stop, id in zip(found.starts.tolist(), found.stops.tolist(), found.ids.tolist(), strict=True):
+    def _kept(self, text: str, runs: Runs) -> int:
+        """How many items come first in ``text``, too, up to a token at which a search can begin."""
+        if any(origin is Origin.UNKNOWN for _, origin in runs):
+            return 0
+        same = 0
+        for one, other in zip(self._runs, runs, strict=False):
+            if one != other:
+                break
+            same = one[0]
+        same = min(same, _common_prefix(self.text, text))
+        number = bisect_left(self._starts, same - self._literals.longest) - 1
+        while number > 0 and (
+            self._items[number] not in self._literals.restarts or self._starts[number + 1] >= same
+        ):
+            number -= 1
+        return max(number, 0)
+
+    def _split(self, text: str, runs: Runs, kept: int) -> tuple[list[str | int], list[int]]:
+        """The items of a text and where they begin; the first ``kept`` are as they were."""
+        items, starts = self._items[:kept], self._starts[:kept]
+        begin = end = self._starts[kept]
+        found = self._literals.find(text, runs, begin)
+        spans = (found.starts + begin).tolist(), (found.stops + begin).tolist()
+        for start, stop, id in zip(*spans, found.ids.tolist(), strict=True):
             if start > end:
                 items.append(text[end:start])
+                starts.append(end)
             items.append(id)
+            starts.append(start)
             end = stop
         if end < len(text):
             items.append(text[end:])
-        return items
+            starts.append(end)
+        return items, [*starts, len(text)]
 
     def _encode(self, item: str | int) -> NDArray[np.uint32]:
         """The ids of one item; those of a stretch are the model's, as of a text without added tokens."""

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..added_tokens import AddedTokenMatcher, Matches
 from ..errors import TokenOriginError
@@ -52,17 +53,22 @@ class ChatLiterals:
         self._control = AddedTokenMatcher(control)
         self._other = AddedTokenMatcher(other)
         self._contents = {token.id: token.content for token in special + control}
+        #: Tokens at which a search can begin: what stands before them has no say in what follows.
+        self.restarts = frozenset(token.id for token in special if not token.lstrip)
+        self.longest = max(map(len, self._contents.values()), default=0)
         matchers = (self._all_control, self._control, self._other)
         self.unsupported = next((found.unsupported for found in matchers if found.unsupported), None)
         if self.unsupported is None and any(found.uses(HIDDEN) for found in matchers):
             self.unsupported = f"an added token contains the noncharacter {HIDDEN!r}"
 
-    def find(self, text: str, runs: Runs) -> Matches:
+    def find(self, text: str, runs: Runs, start: int = 0) -> Matches:
         """The added tokens in ``text``, whose characters come from where ``runs`` says.
 
+        ``start``: only those from there on, where one of ``restarts`` begins; places are counted from it.
         Raises :class:`~toktier.errors.TokenOriginError` if one would hang on a character of unknown origin.
         """
         seen = {origin for _, origin in runs}
+        text, runs = text[start:], tuple((stop - start, origin) for stop, origin in runs if stop > start)
         among = _only(text, runs, Origin.TEMPLATE)
         found = self._all_control.find(text, among=among)
         if Origin.UNKNOWN in seen:
@@ -70,7 +76,9 @@ class ChatLiterals:
         if Origin.TRUSTED in seen and self._control:
             rest = hide(text, found)
             among = hide(_only(text, runs, Origin.TEMPLATE, Origin.TRUSTED), found)
-            found = merge(found, self._control.find(rest, among=among))
+            seen_there = self._control.find(rest, among=among)
+            # what the template wrote alone has been decided upon
+            found = merge(found, _chosen(seen_there, _touching(seen_there, runs, Origin.TRUSTED)))
         if self._other:
             found = merge(found, self._other.find(hide(text, found)))
         return found
@@ -79,13 +87,7 @@ class ChatLiterals:
         """Raise for a literal that only characters of unknown origin keep from being the template's."""
         among = _only(text, runs, Origin.TEMPLATE, Origin.TRUSTED, Origin.UNKNOWN)
         seen = self._all_control.find(among)
-        unknown = np.zeros(len(text) + 1, np.int64)
-        start = 0
-        for stop, origin in runs:
-            unknown[start + 1 : stop + 1] = origin is Origin.UNKNOWN
-            start = stop
-        before = unknown.cumsum()
-        unclear = np.flatnonzero(before[seen.stops] > before[seen.starts])
+        unclear = np.flatnonzero(_touching(seen, runs, Origin.UNKNOWN))
         if len(unclear):
             at = int(seen.starts[unclear[0]])
             token = self._contents[int(seen.ids[unclear[0]])]
@@ -96,6 +98,18 @@ class ChatLiterals:
                 token,
                 at,
             )
+
+
+def _touching(found: Matches, runs: Runs, origin: Origin) -> NDArray[np.bool_]:
+    """Which matches hold a character of one origin."""
+    ends = np.array([0, *(stop for stop, _ in runs)])
+    held = np.cumsum(np.diff(ends, prepend=0) * [False, *(one is origin for _, one in runs)])
+    touching: NDArray[np.bool_] = np.interp(found.stops, ends, held) > np.interp(found.starts, ends, held)
+    return touching
+
+
+def _chosen(found: Matches, which: NDArray[np.bool_]) -> Matches:
+    return Matches(found.starts[which], found.stops[which], found.ids[which])
 
 
 def _only(text: str, runs: Runs, *origins: Origin) -> str:

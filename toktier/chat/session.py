@@ -36,7 +36,7 @@ class ChatSession:
     special: ``"encode"`` makes tokens of all added tokens in the rendered text, as ``transformers`` and the
         reference do, the ones that a user typed included.  ``"text"`` makes tokens only of those that the template
         wrote; what stands in messages, tools, documents and variables is plain text, and cannot end or begin a
-        turn.  See :mod:`toktier.chat.literals` for the rule; it looks at the whole rendered text at every update.
+        turn.  See :mod:`toktier.chat.literals` for the rule.  The template is then rendered twice.
     trusted: with ``special="text"``, roles whose messages may hold tokens that are not *special* (``<think>``,
         ``<tool_call>``), because the model itself said them.  Special tokens are plain text there too.
 
