@@ -565,14 +565,54 @@ def test_a_disk_that_fails_is_counted(path: Path) -> None:
             assert store._file is not None
             store._file.close()  # opened again with less patience
             store.encode(TOK, "Hello there", "a")
+            store.encode(TOK, "Another", "b")
             assert not store.flush()
-        assert store.counters.disk_errors == 1
+            assert store.counters.disk_errors == 1
+            assert not store.flush(), "nothing has changed since, and nothing is in the file"
         blocker.execute("ROLLBACK")
         blocker.close()
         store._file.close()
-        assert store.encode(TOK, "Hello there!", "a").tolist() == right("Hello there!")
         assert store.flush()
-    assert stored(path) == "Hello there!"
+        store.encode(TOK, "Hello there!", "a")
+    assert stored(path) == "Hello there!" and stored(path, "b") == "Another"
+
+
+def test_the_writer_tries_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_RETRY", 0.01)
+    fails = [True] * 3
+
+    def write(self: SessionFile, *arguments: Any) -> Any:
+        if fails:
+            fails.pop()
+            raise sqlite3.OperationalError("disk I/O error")
+        return real(self, *arguments)
+
+    real = SessionFile.write
+    monkeypatch.setattr(SessionFile, "write", write)
+    store = SessionStore(path)
+    store.encode(TOK, "Hello", "a")
+    waited = 0.0
+    while (fails or store._unwritten) and waited < 20:
+        time.sleep(0.05)
+        waited += 0.05
+    assert store.counters.disk_errors == 3
+    assert store.flush() and stored(path) == "Hello"
+    store.close()
+
+
+def test_what_is_let_go_while_the_disk_fails_is_not_kept_for_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(self: SessionFile, *arguments: Any) -> Any:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(SessionFile, "write", write)
+    store = SessionStore(path, max_bytes=50_000)
+    for number in range(40):
+        store.encode(TOK, f"{number} " * 1_000, f"{number}")
+    assert not store.flush()
+    assert store._unwritten.keys() <= store._kept.keys() and len(store) < 10
+    store.close()
 
 
 # --- killed, forked, and other processes ----------------------------------------------------

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 #: Seconds from a change to its being written, so that changes are written together.
 _DELAY = 0.2
+#: Seconds after which a disk that failed is tried again, if nothing changes before.
+_RETRY = 5.0
 #: Bytes that are written in one transaction.
 _BATCH = 8 << 20
 
@@ -419,7 +421,7 @@ class SessionStore:
     # --- the file ---------------------------------------------------------------------
 
     def flush(self) -> bool:
-        """Write now what has changed; whether all of it is in the file."""
+        """Write now what has changed; whether all of it is in the file.  What is not is tried again later."""
         return self._write()
 
     def close(self) -> None:
@@ -429,6 +431,7 @@ class SessionStore:
             with self._lock:
                 self._closed = True
                 self._kept.clear()
+                self._unwritten = {}
                 self._index = PrefixIndex()
                 self._bytes = 0
             if self._file is not None:
@@ -474,48 +477,54 @@ class SessionStore:
         return True
 
     def _write(self) -> bool:
-        """Write what has changed, in transactions of a bounded size; whether all of it is in the file."""
+        """Write what has changed, in transactions of a bounded size; whether all of it is in the file.
+
+        What cannot be written waits for the next time, as long as it is in memory.
+        """
         with self._writing:
             with self._lock:
-                entries, self._unwritten = list(self._unwritten.values()), {}
-            failed = 0
-            while entries:
-                superseded = []
-                for batch in self._batches(entries):
-                    for (entry, write), head in zip(batch, self._write_batch(batch), strict=True):
-                        if isinstance(head, Head):
+                waiting, self._unwritten = self._unwritten, {}
+            try:
+                while waiting and (batch := self._batch(waiting)):
+                    heads = self._write_batch(batch)
+                    for (entry, write), head in zip(batch, heads, strict=False):
+                        if head is not None:  # else another process was faster; then the whole session is written
+                            del waiting[entry.key]
                             with entry.lock:
                                 if entry.record == write.name:
                                     entry.head = head
-                        elif head is None:
-                            superseded.append(entry)  # by another process; then the whole session is written
-                        else:
-                            failed += 1
-                entries = superseded
-            return not failed
+                    if not heads:
+                        break
+            finally:
+                with self._lock:
+                    if self._disk_problem is None:
+                        kept = {key: entry for key, entry in waiting.items() if self._kept.get(key) is entry}
+                        self._unwritten = kept | self._unwritten
+            return not waiting and self._disk_problem is None
 
-    def _batches(self, entries: Sequence[Entry]) -> Iterator[list[tuple[Entry, Write]]]:
+    def _batch(self, waiting: dict[str, Entry]) -> list[tuple[Entry, Write]]:
+        """What to write next; it goes to the end of those that wait, so that others get their turn if it fails."""
         batch: list[tuple[Entry, Write]] = []
         size = 0
-        for entry in entries:
+        for key, entry in list(waiting.items()):
+            del waiting[key]
             with entry.lock:
                 write = entry.write(self._maker)
             if write is not None:
+                waiting[key] = entry
                 batch.append((entry, write))
                 size += write.bytes
             if size >= _BATCH:
-                yield batch
-                batch, size = [], 0
-        if batch:
-            yield batch
+                break
+        return batch
 
-    def _write_batch(self, batch: Sequence[tuple[Entry, Write]]) -> Sequence[Head | bool | None]:
-        """The new heads; False where nothing could be written: that session is written at its next change."""
+    def _write_batch(self, batch: Sequence[tuple[Entry, Write]]) -> Sequence[Head | None]:
+        """The new heads; none at all where nothing could be written."""
         since = self._clock() - self._ttl
         with self._disk() as file:
             if file is not None:
                 return file.write([write for _, write in batch], since)
-        return [False] * len(batch)
+        return []
 
     def _wake_writer(self) -> None:
         """See to it that changes are written soon.  Needs the lock."""
@@ -531,14 +540,15 @@ class SessionStore:
 
 def _write_behind(store: weakref.ref[SessionStore], wake: threading.Event) -> None:
     """The writer's thread; it ends when the store is closed or gone."""
+    written = True
     while True:
-        wake.wait()
+        wake.wait(None if written else _RETRY)
         wake.clear()
         held = store()
         if held is None or held._closed:
             return
         time.sleep(_DELAY)
-        held._write()
+        written = held._write() or held._disk_problem is not None
         del held
 
 
