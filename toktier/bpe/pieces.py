@@ -22,7 +22,7 @@ from .word import PairRanks, merge_long_word, merge_word
 #: Pieces above this many bytes are encoded by windows.
 _LONG = 400
 #: Fewer pieces than this are encoded one by one, without arrays.
-_FEW_PIECES = 200
+_FEW_PIECES = 100
 #: Fewer pieces of a batch than this are merged one by one, and so are fewer of over ``_MEDIUM`` bytes, for
 #: each round of a batch costs the same however few words are left in it.
 _FEW = 24
