@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import corpora
+import options
 from measuring import Row, in_fresh_process, machine, median, pin, seconds, show, write_json
 
 import toktier
@@ -106,13 +107,23 @@ def _short(name: str) -> str:
 SECTIONS: dict[str, Callable[[Settings], Iterator[Row]]] = {"derive": derive, "last": last, "all": every}
 
 
+def command_line() -> argparse.ArgumentParser:
+    parser = options.new(__doc__)
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="SECTION|TOKENIZER",
+        type=lambda name: name if name in SECTIONS else options.tokenizer(name),
+        help=f"{', '.join(SECTIONS)} (all of these if none is named); names or paths (the embedded tokenizers)",
+    )
+    options.add_number(parser, "size", 1_000_000, "characters of a text")
+    options.add_number(parser, "repetitions", 5, "of each figure; the median counts")
+    options.add_json(parser)
+    return parser
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="SECTION|TOKENIZER", help="derive, last, all; names or paths")
-    parser.add_argument("--size", type=int, default=1_000_000, help="characters of a text (default: %(default)s)")
-    parser.add_argument("--repetitions", type=int, default=5, help="of each figure; the median counts")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write machine, settings and rows")
-    given = parser.parse_args()
+    given = command_line().parse_args()
     chosen = [name for name in given.names if name in SECTIONS] or list(SECTIONS)
     tokenizers = [name for name in given.names if name not in SECTIONS] or list(toktier.embedded_names())
     settings = Settings(tokenizers, given.size, given.repetitions)

@@ -26,6 +26,7 @@ from typing import Any
 
 import corpora
 import numpy as np
+import options
 from measuring import IdsDiffer, machine, seconds
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -295,17 +296,23 @@ def show(rows: Sequence[Row]) -> None:
         print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokenizers", nargs="+", default=list(TOKENIZERS), help="names or paths")
-    parser.add_argument("--corpora", nargs="+", default=list(CORPORA), choices=list(corpora.CORPORA))
-    parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES), help="characters")
-    parser.add_argument("--repetitions", type=int, default=20)
-    parser.add_argument("--bulk", type=int, default=_BULK, help="bytes; 0 leaves it out")
-    parser.add_argument("--seconds", type=float, default=285, help="no row is begun after so many")
+def command_line() -> argparse.ArgumentParser:
+    parser = options.new(__doc__)
+    options.add_tokenizers(parser, TOKENIZERS)
+    options.add_corpora(parser, CORPORA)
+    options.add_numbers(parser, "sizes", SIZES, "characters")
+    options.add_number(parser, "repetitions", 20, "of each figure; the median counts")
+    about = f"bytes of the bulk run; 0 leaves it out (default: {_BULK:,})"
+    parser.add_argument("--bulk", metavar="N", type=int, default=_BULK, help=about)
+    about = "no row is begun after so many (default: 285)"
+    parser.add_argument("--seconds", metavar="S", type=float, default=285, help=about)
     parser.add_argument("--quick", action="store_true", help="small texts, one tokenizer, three repetitions")
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    options.add_json(parser)
+    return parser
+
+
+def main() -> int:
+    arguments = command_line().parse_args()
     if arguments.quick:
         arguments.tokenizers, arguments.sizes, arguments.repetitions = ["qwen3"], list(QUICK), 3
         arguments.bulk = 1 << 17

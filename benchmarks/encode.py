@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import corpora
+import options
 from measuring import (
     IdsDiffer,
     Row,
@@ -45,6 +46,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import toktier
 from toktier import registry
+from toktier.tokenizer import BACKENDS
 
 
 @dataclass(frozen=True)
@@ -371,20 +373,27 @@ SECTIONS: dict[str, Callable[[Settings], Iterator[Row]]] = {
 }
 
 
+def command_line() -> argparse.ArgumentParser:
+    parser = options.new(__doc__)
+    options.add_sections(parser, [*SECTIONS, "all"], ["plain"])
+    options.add_tokenizers(parser, registry.embedded_names())
+    options.add_corpora(parser)
+    options.add_backends(parser, BACKENDS, ["python", "numpy"])
+    options.add_number(parser, "size", 1_000_000, "characters of a text")
+    options.add_number(parser, "repetitions", 7, "of each figure; the median counts")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the first repetition's text")
+    options.add_number(parser, "growth-texts", 200, "how many, in the section memory")
+    options.add_json(parser)
+    options.add_plot(parser, "the section plain")
+    return parser
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, "all", []], default=["plain"])
-    parser.add_argument("--tokenizers", nargs="+", default=registry.embedded_names(), help="names or paths")
-    parser.add_argument("--corpora", nargs="+", choices=corpora.CORPORA, default=list(corpora.CORPORA))
-    parser.add_argument("--backends", nargs="+", default=["python", "numpy"])
-    parser.add_argument("--size", type=int, default=1_000_000, help="characters of a text (default: %(default)s)")
-    parser.add_argument("--repetitions", type=int, default=7, help="of each figure; the median counts")
-    parser.add_argument("--seed", type=int, default=0, help="of the first repetition's text")
-    parser.add_argument("--growth-texts", type=int, default=200, help="how many, in the section memory")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write machine, settings and rows")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the section plain (needs matplotlib)")
+    parser = command_line()
     given = parser.parse_args()
     chosen = list(SECTIONS) if "all" in given.sections else list(dict.fromkeys(given.sections))
+    if given.plot and "plain" not in chosen:
+        parser.error("--plot draws the section plain: name it, too")
     settings = Settings(
         tuple(given.tokenizers),
         tuple(given.corpora),

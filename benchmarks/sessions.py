@@ -31,6 +31,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import options
 from measuring import IdsDiffer, in_fork, machine
 from transcripts import transcript
 
@@ -259,19 +260,23 @@ def plot(path: Path, facts: dict[str, str], cells: list[Cell]) -> None:
     figure.savefig(path, dpi=150)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokenizers", nargs="+", default=["qwen3", "gpt-oss"], help="names or paths")
-    parser.add_argument("--contexts", nargs="+", type=int, default=list(CONTEXTS), help="characters")
-    parser.add_argument("--deltas", nargs="+", type=int, default=list(DELTAS), help="characters of an append")
-    parser.add_argument("--samples", type=int, default=24, help="of each cell (default: %(default)s)")
-    parser.add_argument("--full", type=int, default=2, help="how often the reference encodes the whole text")
+def command_line() -> argparse.ArgumentParser:
+    parser = options.new(__doc__)
+    options.add_tokenizers(parser, ["qwen3", "gpt-oss"])
+    options.add_numbers(parser, "contexts", CONTEXTS, "characters")
+    options.add_numbers(parser, "deltas", DELTAS, "characters of an append")
+    options.add_number(parser, "samples", 24, "of each cell")
+    options.add_number(parser, "full", 2, "how often the reference encodes the whole text")
     parser.add_argument("--quick", action="store_true", help="100,000 and 1,000,000 characters, appends of 1,400")
     parser.add_argument("--ascii", action="store_true", help="texts in which all other characters are `?`")
     parser.add_argument("--cpu", action="store_true", help="processor time instead of wall-clock time")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write machine and figures")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the appends (needs matplotlib)")
-    given = parser.parse_args()
+    options.add_json(parser)
+    options.add_plot(parser, "the appends")
+    return parser
+
+
+def main() -> int:
+    given = command_line().parse_args()
     global _ascii, _clock
     _ascii = given.ascii
     if given.cpu:

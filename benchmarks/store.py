@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import options
 from measuring import IdsDiffer, Row, machine, median, pin, show, write_json
 from transcripts import transcript
 
@@ -203,18 +204,23 @@ def file(settings: Settings) -> Iterator[Row]:
 SECTIONS: dict[str, Callable[[Settings], Iterator[Row]]] = {"threads": threads, "content": content, "file": file}
 
 
+def command_line() -> argparse.ArgumentParser:
+    parser = options.new(__doc__)
+    options.add_sections(parser, list(SECTIONS), list(SECTIONS))
+    about = "name or path (default: qwen3)"
+    parser.add_argument("--tokenizer", metavar="NAME", type=options.tokenizer, default="qwen3", help=about)
+    options.add_number(parser, "sessions", 1_000, "in the section threads")
+    options.add_number(parser, "threads", 8, "in the section threads")
+    options.add_number(parser, "size", 1_000_000, "characters of a text")
+    options.add_number(parser, "repetitions", 5, "of each figure; the median counts")
+    options.add_json(parser)
+    return parser
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], default=[])
-    parser.add_argument("--tokenizer", default="qwen3", help="name or path (default: %(default)s)")
-    parser.add_argument("--sessions", type=int, default=1_000, help="in `threads` (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=8, help="in `threads` (default: %(default)s)")
-    parser.add_argument("--size", type=int, default=1_000_000, help="characters of a text (default: %(default)s)")
-    parser.add_argument("--repetitions", type=int, default=5, help="of each figure; the median counts")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write machine, settings and rows")
-    given = parser.parse_args()
+    given = command_line().parse_args()
     settings = Settings(given.tokenizer, given.sessions, given.threads, given.size, given.repetitions)
-    chosen = given.sections or list(SECTIONS)
+    chosen = given.sections
     facts = machine()
     for key, value in facts.items():
         print(f"{key:>12}: {value}")
