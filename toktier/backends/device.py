@@ -24,7 +24,7 @@ def import_jax() -> ModuleType:
     except ImportError as problem:
         raise MissingDependencyError(
             f"the jax backend needs JAX, which cannot be imported ({problem}): "
-            'pip install "toktier-jax[jax]", or "toktier-jax[cuda12]" for an NVIDIA GPU'
+            'pip install "toktier-jax[jax]", or "toktier-jax[cuda12]" or "toktier-jax[cuda13]" for an NVIDIA GPU'
         ) from problem
     return jax
 
