@@ -162,3 +162,41 @@ def test_integers_of_numpy() -> None:
     for most in (np.uint64(2**63 + 1), np.int8(127)):
         assert TOK.encode(TEXT, max_length=most, threads=np.int64(1)) == expected  # type: ignore[arg-type]
     assert TOK.decode(np.array(expected, np.int16 if max(expected) < 2**15 else np.int64)) == TEXT
+
+
+class Odd(str):
+    """A text with operations of its own; Markup's, for one, escape what it is added to."""
+
+
+def refuse(*arguments: object, **options: object) -> Any:
+    raise AssertionError("nobody has to do with this text but through str")
+
+
+_BASIC = ("__new__", "__init__", "__class__", "__getattribute__", "__hash__", "__repr__", "__init_subclass__")
+for _name in set(vars(str)) - {*_BASIC, "__doc__"}:
+    setattr(Odd, _name, refuse)
+
+
+@pytest.mark.parametrize("text", ["a <b> & e\u0301 <|im_end|>", "it's <1> " * 3_000], ids=["short", "long"])
+def test_a_text_is_its_characters_whatever_its_class(text: str) -> None:
+    odd, right = Odd(text), TOK.encode(text)
+    assert TOK.encode(odd) == right and TOK.encode_batch([odd, odd]) == [right] * 2
+    assert TOK.encode_with_offsets(odd).ids.tolist() == right and TOK.count(odd) == len(right)
+    assert TOK.cuts(odd).tolist() == TOK.cuts(text).tolist()
+    assert TOK.piece_starts(odd)[0] == TOK.piece_starts(text)[0]
+    for special in ("encode", "text"):
+        session = TOK.session(odd, special=special)
+        session.append(odd)
+        session.edit(3, 9, odd)
+        session.update(session.text + "!")
+        session.append(" <")
+        plain = text[:3] + text + (text + text)[9:] + "! <"
+        assert session.text == plain and type(session.text) is str
+        assert session.ids.tolist() == TOK.encode(plain, special=special)
+        assert not session.update(Odd(plain)).removed
+    store = toktier.SessionStore()
+    assert store.encode(TOK, odd).tolist() == store.encode(TOK, odd, Odd("a")).tolist() == right
+    assert store.session(TOK, "a").text == text and store.discard("a")
+    stream = TOK.stream_encoder()
+    found = [*stream.feed("1 <"), *stream.feed(odd), *stream.feed("2"), *stream.flush()]
+    assert found == TOK.encode("1 <" + text + "2")

@@ -388,6 +388,8 @@ def test_checkpoints_are_restored_any_number_of_times() -> None:
         engine("qwen3").session().restore(point)
     with pytest.raises(CheckpointError, match="special"):
         engine("gpt-oss").session(special="text").restore(point)
+    with pytest.raises(CheckpointError, match="special"):
+        engine("gpt-oss").session(special="raise").restore(engine("gpt-oss").session("<|end|>").checkpoint())
 
 
 # --- refused tokenizers, and the other strategy ---------------------------------------------------

@@ -9,11 +9,15 @@ from typing import Any
 from .errors import OptionError, PositionTypeError, TextTypeError
 
 
-def check_text(text: object, what: str = "the text") -> None:
-    """Raise :class:`~toktier.errors.TextTypeError` unless ``text`` is a ``str``."""
+def plain_text(text: object, what: str = "the text") -> str:
+    """``text`` as a ``str`` proper: a subclass may do as it likes, and Markup escapes what it is added to.
+
+    Raises :class:`~toktier.errors.TextTypeError` if it is none.
+    """
     if not isinstance(text, str):
         hint = "; decode it first: text.decode('utf-8')" if isinstance(text, bytes | bytearray) else ""
         raise TextTypeError(f"{what} must be a str, not {type(text).__name__}{hint}")
+    return text if type(text) is str else str.__str__(text)
 
 
 def is_one_of(value: object, values: Collection[str]) -> bool:

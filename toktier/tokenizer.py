@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import batching, offsets
-from .arguments import check_natural, check_special, check_text, is_one_of
+from .arguments import check_natural, check_special, is_one_of, plain_text
 from .artifact import Artifact
 from .backends.base import Backend
 from .backends.device import import_jax
@@ -273,7 +273,7 @@ class Tokenizer:
         threads: int | None = None,
     ) -> NDArray[np.uint32]:
         """The same as a uint32 array, without a Python list in between."""
-        self._check(text, special)
+        text = self._check(text, special)
         check_threads(threads)
         self._post.limit(add_special_tokens, max_length)  # refuses a bad one
         if self._is_reference(backend):
@@ -304,7 +304,7 @@ class Tokenizer:
         Raises :class:`~toktier.errors.MissingDependencyError` without JAX, and
         :class:`~toktier.errors.BackendUnsupportedError` where only the reference runs the tokenizer.
         """
-        self._check(text, special)
+        text = self._check(text, special)
         self._check_backend("jax")
         backend, post = self._jax(), self._post
         with _own_errors(text):
@@ -352,9 +352,7 @@ class Tokenizer:
         if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
             raise TextTypeError(f"encode_batch takes a list of texts, not one {type(texts).__name__}")
         check_threads(threads)
-        texts = list(texts)
-        for text in texts:
-            self._check(text, special)
+        texts = [self._check(text, special) for text in texts]
         self._post.limit(add_special_tokens, max_length)  # refuses a bad one
         if self._is_reference(backend):
             with _own_errors(*texts):
@@ -385,7 +383,7 @@ class Tokenizer:
         max_length: int | None = None,
     ) -> Encoding:
         """Ids with offsets equal to the reference's, in characters and in bytes."""
-        self._check(text, special)
+        text = self._check(text, special)
         self._post.limit(add_special_tokens, max_length)  # refuses a bad one
         with _own_errors(text):
             if self._is_reference(backend) or not self._gives_offsets:
@@ -409,7 +407,7 @@ class Tokenizer:
         With a limit the text is read only as far as needed, wherever it can be cut at safe places.  What lies
         beyond is not looked at, not even for a lone surrogate, which raises an error elsewhere.
         """
-        self._check(text, special)
+        text = self._check(text, special)
         check_threads(threads)
         limit = check_natural("limit", limit)
         if self._is_reference(backend):
@@ -450,7 +448,7 @@ class Tokenizer:
 
         An added token counts as one piece.
         """
-        self._check(text, special)
+        text = self._check(text, special)
         if self._is_reference(backend):
             only = f"{self.name} has no other backend: {self._unsupported}"
             hint = only if self._unsupported else 'use backend="python" or "numpy"'
@@ -522,14 +520,14 @@ class Tokenizer:
         Where the normalizer puts a prefix before every text (Llama 2's), the right side of a cut is to be encoded
         without it.  Empty where the artifact is refused; :meth:`explain` says why.
         """
-        self._check_chunk(text)
+        text = self._check_chunk(text)
         return self._cuts_and_ends.all(text, closes)
 
     def stream_encoder(
         self, add_special_tokens: bool = True, *, special: Special = "encode", backend: str | None = None
     ) -> StreamEncoder:
         """An encoder that takes a text in chunks, and gives each id as soon as no later chunk can change it."""
-        self._check("", special)
+        check_special(special)
         self._check_backend(backend)
         from .certificates.stream import StreamEncoder
 
@@ -575,8 +573,8 @@ class Tokenizer:
         plain = post.unsupported is None and post.truncation is None and post.padding is None
         return plain and self._cuts.refusal is None
 
-    def _check_chunk(self, chunk: str) -> None:
-        self._check(chunk, "encode")
+    def _check_chunk(self, chunk: object) -> str:
+        chunk = self._check(chunk, "encode")
         if not chunk.isascii():
             with _own_errors(chunk):
                 chunk.encode("utf-8")
@@ -584,6 +582,7 @@ class Tokenizer:
     # --- how a text is encoded --------------------------------------------------------
 
     def _parts(
+        return chunk
         self, text: str, special: Special, backend: str | None, wanted: int | None, threads: int | None
     ) -> Iterator[NDArray[np.uint32]]:
         """The model's ids, part by part, from the left; stops once there are ``wanted`` of them."""
@@ -782,11 +781,13 @@ class Tokenizer:
             self._jax()  # raises without JAX
         return chosen
 
-    def _check(self, text: str, special: object) -> None:
-        check_text(text)
+    def _check(self, text: object, special: object) -> str:
+        """The text; raises what is wrong with it."""
+        plain = plain_text(text)
         check_special(special)
         if special == "raise":
-            self._raise_special(text)
+            self._raise_special(plain)
+        return plain
 
     # --- offsets, and the reference's model for one piece ---------------------------------
 

@@ -51,7 +51,7 @@ class StreamEncoder:
         is not taken.
         """
         tokenizer = self._tokenizer
-        tokenizer._check_chunk(chunk)
+        chunk = tokenizer._check_chunk(chunk)
         reach = tokenizer._cuts.longest_literal
         near = self._recent + chunk
         # what was looked at before has no cut, but where the text might have gone on with an added token

@@ -50,7 +50,7 @@ def trace(tokenizer: Tokenizer, text: str) -> list[Step]:
     reason = front.unsupported or (plan if isinstance(plan, str) else None)
     if isinstance(plan, str) or reason is not None:
         raise BackendUnsupportedError(f"{tokenizer.name} cannot be traced: {reason}")
-    tokenizer._check_chunk(text)
+    text = tokenizer._check_chunk(text)
     atoms, machines = machines_of(plan.stages)
     prepared = front.prepare(text)
     cuts = _cuts(tokenizer, text, prepared.unchanged)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arguments import check_special, check_text, check_tokenizer, is_one_of, position
+from ..arguments import check_special, check_tokenizer, is_one_of, plain_text, position
 from ..errors import CheckpointError, LoneSurrogateError, OptionError, PositionError
 from ..explanation import counted
 from ..segments import NO_IDS
@@ -97,7 +97,7 @@ class Session:
         self._widths = self._engine.widths if strategy == "search" else None
         self._counters = Counters()
         self._state = State(BlockText(), IdBuffer(NO_IDS), Anchors.start(), Seam())
-        self._check_text(text)
+        text = _checked(text)
         if text or self._engine.refusal is not None:  # even the empty text may be padded
             if special == "raise":
                 tokenizer._raise_special(text)
@@ -174,7 +174,7 @@ class Session:
 
     def append(self, delta: str) -> Patch:
         """Add ``delta`` at the end.  Costs what ``delta`` costs, however long the text is."""
-        self._check_text(delta)
+        delta = _checked(delta)
         size = len(self)
         return self._change(size, size, delta)
 
@@ -183,12 +183,12 @@ class Session:
 
         Looks at ``full_text`` once, at the speed of ``memcmp``; the rest costs what the change costs.
         """
-        check_text(full_text, _TEXT)
+        full_text = plain_text(full_text, _TEXT)
         text = self._state.text
         start = text.common_prefix(full_text)
         suffix = text.common_suffix(full_text, min(len(text), len(full_text)) - start)
         new = full_text[start : len(full_text) - suffix]
-        self._check_text(new, start)
+        _checked(new, start)
         return self._change(start, len(text) - suffix, new)
 
     def edit(self, start: SupportsIndex, stop: SupportsIndex, new: str) -> Patch:
@@ -199,7 +199,7 @@ class Session:
                 f"characters {first} to {last} are no range of a text of {len(self)} characters; positions are "
                 "counted from 0, and the first is at most the second"
             )
-        self._check_text(new)
+        new = _checked(new)
         return self._change(first, last, new)
 
     def truncate(self, length: SupportsIndex) -> Patch:
@@ -217,7 +217,7 @@ class Session:
         Like a view of the ids, a checkpoint that is kept makes the first change of ids in it copy them.
         """
         state = self._state
-        return Checkpoint(self.fingerprint, self._engine.special, state.text, self.ids, state.anchors, state.seam)
+        return Checkpoint(self.fingerprint, self.special, state.text, self.ids, state.anchors, state.seam)
 
     def restore(self, checkpoint: Checkpoint) -> Patch:
         """Go back to a checkpoint of this session, or of another one under the same tokenizer."""
@@ -302,19 +302,6 @@ class Session:
         before = state.text.slice(max(0, low - 1), low)
         self.tokenizer._raise_special(state.text.slice(low, start) + new + behind, low, before)
 
-    def _check_text(self, text: str, offset: int = 0) -> None:
-        check_text(text, _TEXT)
-        if not text.isascii():
-            try:
-                text.encode("utf-8")
-            except UnicodeEncodeError as problem:
-                raise LoneSurrogateError(
-                    f"the character at index {problem.start + offset} is the lone surrogate "
-                    f"U+{ord(text[problem.start]):04X}, which no UTF-8 text can contain; halves of a character "
-                    "must be put together before they are given to a session",
-                    problem.start + offset,
-                ) from None
-
     def _check_checkpoint(self, checkpoint: Checkpoint) -> None:
         if not isinstance(checkpoint, Checkpoint):
             raise CheckpointError(
@@ -325,8 +312,24 @@ class Session:
                 f"the checkpoint was taken under the artifact {checkpoint.fingerprint[:12]}, and this session's "
                 f"is {self.fingerprint[:12]}; ids of one tokenizer are never repaired under another"
             )
-        if checkpoint.special != self._engine.special:
+        if checkpoint.special != self.special:
             raise CheckpointError(
                 f"special tokens in the checkpoint's text were taken for {checkpoint.special!r}, and this session "
-                f"takes them for {self._engine.special!r}"
+                f"takes them for {self.special!r}"
             )
+
+
+def _checked(text: str, offset: int = 0) -> str:
+    """A text that UTF-8 can contain; ``offset``: where it begins, for messages."""
+    plain = plain_text(text, _TEXT)
+    if not plain.isascii():
+        try:
+            plain.encode("utf-8")
+        except UnicodeEncodeError as problem:
+            raise LoneSurrogateError(
+                f"the character at index {problem.start + offset} is the lone surrogate "
+                f"U+{ord(plain[problem.start]):04X}, which no UTF-8 text can contain; halves of a character "
+                "must be put together before they are given to a session",
+                problem.start + offset,
+            ) from None
+    return plain

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._version import __version__
-from ..arguments import check_special, check_text, check_tokenizer
+from ..arguments import check_special, check_tokenizer, plain_text
 from ..backends.reference import engine_version
 from ..errors import OptionError, SessionUnavailableError, WrongArtifactError
 from . import repair
@@ -266,7 +266,7 @@ class SessionStore:
     ) -> NDArray[np.uint32]:
         check_tokenizer(tokenizer)
         check_special(special)
-        check_text(text)
+        text = plain_text(text)
         self._index_file(tokenizer, special)
         key = f"content:{uuid.uuid4().hex}"
         entry = Entry(key, tokenizer, special, f"{special}:{key}")
@@ -557,7 +557,7 @@ def _session(tokenizer: Tokenizer, special: Special, record: Record) -> Session:
     text, anchors = BlockText(record.text), Anchors.start()
     engine = Engine(tokenizer, special)
     seam = repair.Seam() if engine.refusal else repair.tail_seam(engine, text, anchors, len(record.ids))
-    point = Checkpoint(tokenizer.fingerprint, engine.special, text, record.ids, anchors, seam)
+    point = Checkpoint(tokenizer.fingerprint, special, text, record.ids, anchors, seam)
     return Session.from_checkpoint(tokenizer, point, special=special)
 
 
@@ -568,8 +568,7 @@ def _prompt(session: Session, add_special_tokens: bool) -> NDArray[np.uint32]:
 
 
 def _key(session_id: str) -> str:
-    check_text(session_id, "a session's name")
-    return f"id:{session_id}"
+    return "id:" + plain_text(session_id, "a session's name")
 
 
 # --- the end of the interpreter, and forks ------------------------------------------------------
