@@ -454,10 +454,17 @@ def test_inspect_where_only_the_reference_runs(run: Run, files: Path, name: str)
     assert "not known: the reference does not show them" in out
 
 
-def test_inspect_says_what_is_wrong(run: Run) -> None:
+def test_inspect_says_what_is_wrong(run: Run, files: Path) -> None:
     ran = run("inspect", "Hello world")
     assert ran.status == 2
     assert ran.err.endswith("To inspect a text, name the tokenizer first: toktier inspect gpt-oss TEXT\n")
+    (files / "a text").write_text("Hello world")
+    ran = run("inspect", "a text")
+    assert ran.status == 1
+    assert "it is another kind of file" in ran.err
+    assert ran.err.endswith("name the tokenizer first: toktier inspect gpt-oss - < 'a text'\n")
+    (files / "tokenizer.json").write_text('{"model": ')
+    assert run("inspect", "tokenizer.json").err.endswith("copy or download it again\n")
     ran = run("inspect", "gpt2", "Hello", "world")
     assert ran.status == 2
     assert "there is also 'world' (quote the text)" in ran.err
@@ -548,6 +555,7 @@ def test_help(run: Run, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> 
     assert b"example" in ran.out
     assert b"exit status:" in ran.out
     assert max(map(len, ran.out.decode().splitlines())) <= 80
+    assert (b"--limit" in ran.out) == (command == ["count"])
 
 
 @pytest.mark.parametrize("command", ["encode", "count"])

@@ -103,7 +103,14 @@ def encode(
     special: Literal["encode", "text", "raise"] = "encode",
     max_length: int | None = None,
 ) -> list[int]:
-    """The ids of ``text``; see :meth:`Tokenizer.encode`.  Loaded tokenizers are kept for the next call."""
+    """The ids of ``text``, equal to those of Hugging Face ``tokenizers``.
+
+    ``tokenizer`` is what :func:`load` takes or gives; one that was loaded is kept for the next call.
+    ``add_special_tokens``: whether those that belong around a text (BOS and the like) are added.
+    ``special``: special tokens that stand in the text become their ids (``"encode"``, as with the reference) or
+    plain text (``"text"``), or raise :class:`~toktier.errors.SpecialTokenError` (``"raise"``).
+    ``max_length``: truncate to so many ids.  ``backend``: what does the work; the ids are the same.
+    """
     from .tokenizer import Tokenizer
 
     tok = tokenizer if isinstance(tokenizer, Tokenizer) else load(tokenizer)

@@ -119,9 +119,10 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
         value = json.loads(text, parse_constant=refuse)
     except json.JSONDecodeError as problem:
         cut = "; the file seems to be cut off" if problem.pos >= len(text.rstrip()) else ""
+        again = "copy or download it again" if text.lstrip().startswith("{") else "it is another kind of file"
         raise ArtifactError(
             f"{where} is not valid JSON: {problem.msg} at line {problem.lineno}, column {problem.colno} "
-            f"(character {problem.pos} of {len(text)}){cut}; copy or download it again"
+            f"(character {problem.pos} of {len(text)}){cut}; {again}"
         ) from problem
     except RecursionError as problem:
         raise ArtifactError(f"{where} is nested too deeply to be a tokenizer file") from problem

@@ -22,10 +22,10 @@ OK, BAD_DATA, BAD_USAGE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 _STATUS = """\
 exit status:
   0    everything went well
-  1    an input could not be processed (the others were), or has more tokens
-       than --limit
+  1    an input could not be processed (the others were){}
   2    the command line is wrong: an unknown option, tokenizer or backend
   130  it was interrupted"""
+_TOO_LONG = ", or has more tokens\n       than --limit"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -115,7 +115,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     parser = _Parser(
         prog="toktier",
         description="Tokenize text with ids identical to Hugging Face tokenizers.",
-        epilog=f"example:\n  toktier count README.md\n\n{_STATUS}",
+        epilog=f"example:\n  toktier count README.md\n\n{_STATUS.format('')}",
         formatter_class=_Formatter,
         allow_abbrev=False,
     )
@@ -128,7 +128,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
             name,
             help=summary,
             description=f"{summary[0].upper()}{summary[1:]}. {more}".strip(),
-            epilog=f"examples:\n{example}\n\n{_STATUS}",
+            epilog=f"examples:\n{example}\n\n{_STATUS.format(_TOO_LONG if name == 'count' else '')}",
             formatter_class=_Formatter,
             allow_abbrev=False,
         )
@@ -160,7 +160,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     decode = command(
         "decode",
         "make text of token ids",
-        "Writes exactly the text, with no newline after it (but on a "
+        "Writes exactly the text, with no newline after it (except on a "
         "terminal). Ids the tokenizer does not have are passed over, as the reference does.",
         "  toktier decode 13225 11 2375\n  toktier decode -t qwen3 '[9707, 11, 1879]'\n"
         "  toktier encode --no-special-tokens a.txt |\n    toktier decode --keep-special-tokens | cmp - a.txt",

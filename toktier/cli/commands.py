@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from .. import DEFAULT, embedded_names, load
 from ..errors import (
+    ArtifactError,
     BackendUnsupportedError,
     InvalidUTF8Error,
     OptionError,
@@ -261,11 +263,13 @@ def _inspect(args: argparse.Namespace) -> int:
         raise UsageError(f"one text at most, but there are {texts[0]!r} and --trace {args.trace!r}")
     try:
         tok = _load(name)
-    except UnknownTokenizerError as problem:
-        if args.tokenizer is not None or texts:
+    except (UnknownTokenizerError, ArtifactError) as problem:
+        is_file = isinstance(problem, ArtifactError)
+        if args.tokenizer is not None or texts or (is_file and name.endswith((".json", ".xz"))):
             raise
-        raise UnknownTokenizerError(
-            f"{problem}. To inspect a text, name the tokenizer first: toktier inspect {DEFAULT} TEXT"
+        text = f"- < {shlex.quote(name)}" if is_file else "TEXT"
+        raise type(problem)(
+            f"{problem}. To inspect a text, name the tokenizer first: toktier inspect {DEFAULT} {text}"
         ) from None
     about: dict[str, Any] = {
         **tok.explain().as_dict(),
