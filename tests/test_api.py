@@ -339,6 +339,20 @@ def test_a_tokenizer_says_what_it_is() -> None:
     assert "atoms" in str(tok.explain())
 
 
+def test_objects_name_themselves() -> None:
+    tok = Tokenizer(artifact("gpt2"))
+    stream = tok.stream_encoder()
+    stream.feed("Hel")
+    assert repr(stream) == "<toktier.StreamEncoder gpt2 3 characters pending>"
+    assert repr(tok.stream_decoder()) == "<toktier.StreamDecoder>"
+    store = toktier.SessionStore()
+    assert repr(store) == "<toktier.SessionStore 0 sessions, 0 bytes>"
+    store.encode(tok, "Hello", "a")
+    assert repr(store).startswith("<toktier.SessionStore 1 session, ")
+    store.close()
+    assert repr(store) == "<toktier.SessionStore closed>"
+
+
 # --- other processes ------------------------------------------------------------------------------
 
 

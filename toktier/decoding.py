@@ -98,6 +98,9 @@ class StreamDecoder(ABC):
     thread at a time.
     """
 
+    def __repr__(self) -> str:
+        return "<toktier.StreamDecoder>"
+
     @abstractmethod
     def put(self, token_id: int) -> str:
         """Take one id and return the text that has become certain, maybe none.
