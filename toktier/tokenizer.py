@@ -251,11 +251,7 @@ class Tokenizer:
         max_length: int | None = None,
         threads: int | None = None,
     ) -> list[int]:
-        """The ids of ``text``, equal to the reference's ``encode(text, add_special_tokens=…).ids``.
-
-        The options are those of the class.  Raises :class:`~toktier.errors.TextTypeError` and
-        :class:`~toktier.errors.LoneSurrogateError` for what is no text.
-        """
+        """The ids of ``text``, equal to the reference's ``encode(text, add_special_tokens=…).ids``."""
         ids = self.encode_to_numpy(
             text,
             add_special_tokens,
@@ -582,11 +578,11 @@ class Tokenizer:
         if not chunk.isascii():
             with _own_errors(chunk):
                 chunk.encode("utf-8")
+        return chunk
 
     # --- how a text is encoded --------------------------------------------------------
 
     def _parts(
-        return chunk
         self, text: str, special: Special, backend: str | None, wanted: int | None, threads: int | None
     ) -> Iterator[NDArray[np.uint32]]:
         """The model's ids, part by part, from the left; stops once there are ``wanted`` of them."""
