@@ -251,7 +251,11 @@ class Tokenizer:
         max_length: int | None = None,
         threads: int | None = None,
     ) -> list[int]:
-        """The ids of ``text``, equal to the reference's ``encode(text, add_special_tokens=…).ids``."""
+        """The ids of ``text``, equal to the reference's ``encode(text, add_special_tokens=…).ids``.
+
+        The options are those of the class.  Raises :class:`~toktier.errors.TextTypeError` and
+        :class:`~toktier.errors.LoneSurrogateError` for what is no text.
+        """
         ids = self.encode_to_numpy(
             text,
             add_special_tokens,
