@@ -237,8 +237,11 @@ def test_added_tokens_that_compose() -> None:
 
 
 @pytest.mark.campaign
-def test_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same by kernels, interpreted."""
+@pytest.mark.parametrize("lanes", [False, True])
+def test_kernels(monkeypatch: pytest.MonkeyPatch, lanes: bool) -> None:
+    """The same by kernels, interpreted; with the one that walks lanes where runs are not known."""
+    if lanes:
+        monkeypatch.setattr(module, "run_tables", lambda *_: None)
     tok = Tokenizer(engine("gpt2")._artifact)
     size = 1 << 11
     forms = (pipeline.Sizes(0, 0, kernels=True, interpreted=True),)
@@ -386,7 +389,8 @@ def test_very_long_pieces_go_to_the_host() -> None:
 
 
 def test_stretches_that_are_too_long_to_walk(monkeypatch: pytest.MonkeyPatch) -> None:
-    tok = another()
+    tok = Tokenizer(engine("gpt2")._artifact)
+    monkeypatch.setattr(module, "run_tables", lambda *_: None)
     monkeypatch.setattr(module, "LONGEST_LANE", 1)
     text = "They're where 'rest is"  # three letters after an apostrophe are more than a window sees
     assert tok.encode(text, backend="jax") == reference("gpt2").encode(text).ids

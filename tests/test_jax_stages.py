@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from functools import cache
 from typing import Any
 
 import adversarial
 import numpy as np
 import pytest
-from conftest import artifact
 from judge import engine
 
-from spec import FAMILIES
-from toktier import batching
-from toktier.artifact import Artifact
 from toktier.bpe import batch
 from toktier.bpe.tables import short_keys
 from toktier.normalization import inert_table
-from toktier.pipeline import PreTokenizerSequence, Split
 from toktier.segments import PreparedText
-from toktier.tokenizer import Tokenizer
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
-from toktier.backends.jax import assembling, bits, forms, merging, pieces, runs, symbols, utf8  # noqa: E402
-from toktier.backends.jax.backend import _bytes  # noqa: E402
+from toktier.backends.jax import assembling, bits, forms, merging, pieces, symbols, utf8  # noqa: E402
 from toktier.backends.jax.tables import NO_RANK, device_tables, find_ranks  # noqa: E402
 
 
@@ -79,93 +70,23 @@ def test_floods(density: float) -> None:
 
     def run(marks: Any, through: Any) -> Any:
         packed = [jax.numpy.stack([bits.pack(row) for row in rows]) for rows in (marks, through)]
-        backs = [bits.unpack(bits.flood_back(*rows)) for rows in zip(*packed, strict=True)]
-        return bits.unpack(bits.flood(*packed).ravel()), jax.numpy.stack(backs)
+        first, second = zip(*packed, strict=True)
+        return [bits.unpack(words.ravel()) for words in bits.floods([tuple(packed), second], [first, second])]
 
-    found = jax.jit(run)(marks, through)
-    assert (np.asarray(found[0]) == forth.ravel()).all() and (np.asarray(found[1]) == back).all()
-
-
-# --- piece starts by runs -----------------------------------------------------------------
-
-#: At least one character of each class, of one byte and of more; in what joins them, too.
-CHARACTERS = (
-    "\n",
-    " ",
-    "\t",
-    "\u3000",
-    "1",
-    "\u0661",
-    "'",
-    "s",
-    "\u017f",
-    "R",
-    "e",
-    "L",
-    "x",
-    "\u00e9",
-    "!",
-    "\u4e2d",
-    "\u20ac",
-)
+    found = [np.asarray(flooded) for flooded in jax.jit(run)(marks, through)]
+    assert (found[0] == forth.ravel()).all() and (found[1] == forth[1]).all()
+    assert (found[2] == back[0]).all() and (found[3] == back[1]).all()
 
 
-def of_family(pattern: str) -> Tokenizer:
-    """GPT-2's vocabulary with another pre-tokenizer."""
-    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
-    levels = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-    document = artifact("gpt2").document()
-    document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, levels]}
-    return Tokenizer(Artifact.from_bytes(json.dumps(document).encode(), "family"))
-
-
-def test_families_of_runs() -> None:
-    """They are those of the spec, and a pre-tokenizer that does something else is of none."""
-    assert set(runs.FAMILIES) == {FAMILIES[name].patterns[0] for name in ("cl100k", "qwen2", "qwen3_5")}
-    found = engine("qwen3")._compiled
-    steps = found.pipeline.pre_tokenizer
-    assert isinstance(steps, PreTokenizerSequence) and isinstance(steps.stages[0], Split)
-    split = engine("qwen3")._compiled.engine.split
-    assert runs.run_tables(steps, split) is not None
-    for behavior, invert, known in (
-        ("Removed", True, True),
-        ("Removed", False, False),
-        ("Contiguous", False, False),
-    ):
-        other = replace(steps.stages[0], behavior=behavior, invert=invert)
-        changed = PreTokenizerSequence((other, *steps.stages[1:]))
-        assert (runs.run_tables(changed, split) is not None) is known
-    for name in ("gpt2", "gpt-oss", "deepseek-v3"):
-        compiled = engine(name)._compiled
-        assert runs.run_tables(compiled.pipeline.pre_tokenizer, compiled.engine.split) is None
-
-
-@pytest.mark.parametrize(
-    "family", ["qwen2", "cl100k", pytest.param("qwen3_5", marks=pytest.mark.campaign)], ids=str
-)
-def test_starts_by_runs(family: str) -> None:
-    """All strings of up to three characters, longer ones and long runs, as documents of a batch."""
-    tok = engine("qwen3") if family == "qwen2" else of_family(FAMILIES[family].patterns[0])
-    split = tok._compiled.engine.split
-    tables = runs.run_tables(tok._compiled.pipeline.pre_tokenizer, split)
-    assert tables is not None and tables.numbers == (3 if family == "cl100k" else 1)
-    strings = [
-        "".join(chosen) for length in range(1, 4) for chosen in itertools.product(CHARACTERS, repeat=length)
-    ]
-    strings += [text for text in adversarial.battery((), 8, 6_000) if len(text) > 3]
-    strings += [
-        *adversarial.long_runs(2, (63, 64, 65, 700)),
-        "!" + "\n" * 3_000 + "  a",
-        " " * 3_000 + "\n" * 3_000,
-    ]
-    size = 1 << 19
-    joined, _ = batching.join([tok._prepare(text, "encode") for text in strings])
-    data = _bytes(joined)
-    assert len(data) < size
-    starts = jax.jit(lambda data, tables: runs.run_starts(data, utf8.decode(data), tables))
-    found = np.flatnonzero(np.asarray(starts(np.frombuffer(data.ljust(size, b"\xfe"), np.uint8), tables)))
-    expected = tok._backends["numpy"].piece_starts(joined)
-    assert assembling.Positions(data, joined).characters(found).tolist() == expected.tolist()
+@pytest.mark.parametrize("density", [0.0, 0.01, 0.5])
+def test_parity_and_earlier(density: float) -> None:
+    marks = np.random.default_rng(5).random((2, 1024)) < density
+    rows = jax.numpy.stack([bits.pack(row) for row in marks])
+    odd = np.asarray(bits.unpack(bits.parity(rows).ravel())).reshape(marks.shape)
+    assert (odd == np.cumsum(marks, axis=1) % 2).all()
+    for distance in (1, 3, 31):
+        moved = np.asarray(bits.unpack(bits.earlier(rows, distance).ravel())).reshape(marks.shape)
+        assert (moved == np.pad(marks, ((0, 0), (distance, 0)))[:, :-distance]).all()
 
 
 # --- ids in place of others ---------------------------------------------------------------

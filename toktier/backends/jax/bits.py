@@ -6,8 +6,9 @@ are scanned; inside a word, counting bits does the rest.  What a text has few of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeVar
 
 import jax
@@ -140,9 +141,35 @@ def flood(marks: jax.Array, through: jax.Array) -> jax.Array:
     return filled | jnp.where(handed != 0, lowest, 0)
 
 
-def flood_back(marks: jax.Array, through: jax.Array) -> jax.Array:
-    """The same for what stands before the marks."""
-    return _turn(flood(_turn(marks[::-1]), _turn(through[::-1])))[::-1]
+def floods(
+    forth: Sequence[tuple[jax.Array, jax.Array]], back: Sequence[tuple[jax.Array, jax.Array]]
+) -> list[jax.Array]:
+    """Several floods as one: ``forth`` as :func:`flood` does, ``back`` through what stands before the marks.
+
+    Each is marks and what they flood through, packed, one row or several.
+    """
+    pairs = [*forth, *((_turn(marks[..., ::-1]), _turn(through[..., ::-1])) for marks, through in back)]
+    counts = [1 if marks.ndim == 1 else len(marks) for marks, _ in pairs]
+    marks, through = (jnp.concatenate([jnp.atleast_2d(pair[side]) for pair in pairs]) for side in (0, 1))
+    flooded = jnp.split(once(flood(marks, through)), list(accumulate(counts))[:-1])
+    found = [rows.reshape(pair[0].shape) for rows, pair in zip(flooded, pairs, strict=True)]
+    return [*found[: len(forth)], *(_turn(rows[..., ::-1]) for rows in found[len(forth) :])]
+
+
+def earlier(words: jax.Array, distance: int = 1) -> jax.Array:
+    """Marks, packed, moved on by so many places, less than 32: at each place what is so far before it."""
+    handed = jnp.pad(words, [(0, 0)] * (words.ndim - 1) + [(1, 0)])[..., :-1] >> (_WORD - distance)
+    return words << distance | handed
+
+
+def parity(words: jax.Array) -> jax.Array:
+    """Where the number of marks up to there, the place itself counted, is odd; packed, along the last axis."""
+    ones = _ones(words)
+    odd = jnp.cumsum(ones, axis=-1) - ones & 1
+    for step in (1, 2, 4, 8, 16):
+        words ^= words << step
+    found: jax.Array = jnp.where(odd != 0, ~words, words)
+    return found
 
 
 def _filled(marks: jax.Array, through: jax.Array) -> jax.Array:

@@ -95,7 +95,7 @@ def piece_starts(
     ``lane_count``: how many lanes are run together; ``walk``: the kernel that runs all of them at once.
     """
     first, text = characters.first, data < PADDING
-    atoms = once(jnp.where(text, take(tables.atom_of, characters.point).astype(jnp.int32), tables.end))
+    atoms = once(jnp.where(text, take(tables.atom_of, once(characters.point)).astype(jnp.int32), tables.end))
     inside = data != PADDING
     begins: jax.Array | None = None
     longest = jnp.int32(0)
