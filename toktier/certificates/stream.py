@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..explanation import counted
 from ..segments import NO_IDS
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ class StreamEncoder:
         self._recent = ""  # the end of what is kept, as far back as an added token may reach
         self._done = 0  # characters whose ids have been given
         self._before = ""  # the last of these
+
+    def __repr__(self) -> str:
+        pending = counted(sum(map(len, self._chunks)), "character")
+        return f"<toktier.StreamEncoder {self._tokenizer.name} {pending} pending>"
 
     @property
     def pending(self) -> str:

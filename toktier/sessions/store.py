@@ -37,6 +37,7 @@ from .._version import __version__
 from ..arguments import check_special, check_tokenizer, plain_text
 from ..backends.reference import engine_version
 from ..errors import OptionError, SessionUnavailableError, WrongArtifactError
+from ..explanation import counted
 from . import repair
 from .anchors import Anchors
 from .engine import Engine
@@ -164,6 +165,11 @@ class SessionStore:
         self._indexing = threading.Lock()
         self._indexed: set[tuple[str, str]] = set()
         _stores.add(self)
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return "<toktier.SessionStore closed>"
+        return f"<toktier.SessionStore {counted(len(self._kept), 'session')}, {counted(self._bytes, 'byte')}>"
 
     # --- sessions ---------------------------------------------------------------------
 
