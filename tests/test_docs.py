@@ -10,6 +10,7 @@ import ast
 import io
 import re
 import tokenize
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from conftest import ROOT
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\((?!https?:)([^)#]+)[^)]*\)")
 _ARRAY = re.compile(r"array\((.*)\)$")
 
 
@@ -72,6 +74,20 @@ def test_a_block_runs_by_itself(source: str, tmp_path: Path, monkeypatch: pytest
         pytest.importorskip("jax")
     monkeypatch.chdir(tmp_path)  # where an example may leave a file
     run(source)
+
+
+def test_the_extras_are_named() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    paragraph = next(part for part in text.split("\n\n") if "Extras, as in" in part)
+    assert set(re.findall(r"`(\w+)`", paragraph)) == set(project["optional-dependencies"])
+
+
+def test_links_lead_somewhere() -> None:
+    files = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")]
+    links = [(file, link) for file in files for link in _LINK.findall(file.read_text(encoding="utf-8"))]
+    assert len(links) > 10
+    assert not [(file.name, link) for file, link in links if not (file.parent / link).exists()]
 
 
 def test_values_are_compared() -> None:
