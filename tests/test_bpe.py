@@ -405,6 +405,15 @@ def test_keys_that_collide() -> None:
     assert reader.find(1 << 64 | 1) is None
 
 
+def test_keys_that_differ_in_their_top_bits_alone() -> None:
+    """A byte, and it with six zeros and any byte behind: under each multiplier two of them might be equal."""
+    last = np.arange(1, 256, dtype=np.uint64)
+    low = np.append(last << np.uint64(56), np.uint64(0)) | np.uint64(ord("x"))
+    high = np.append(np.full(255, 8 << 56, np.uint64), np.uint64(1 << 56))
+    table = key_table(low, high, np.arange(256, dtype=np.uint32))
+    assert table.find(low, high).tolist() == [*range(256)]
+
+
 def test_empty_tables_find_nothing() -> None:
     none = np.empty(0, np.uint32)
     assert pair_table(none, none, 3).find(*np.zeros((2, 1), np.uint32)).tolist() == [ABSENT]

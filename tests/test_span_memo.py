@@ -65,6 +65,7 @@ def test_a_hash_that_always_collides(monkeypatch: pytest.MonkeyPatch) -> None:
     memo = SpanMemo(encode)
     for _ in range(40):
         check(memo, random_pieces(random_, 20))
+        assert memo._entries.count == 1, "a piece that another one hides is not remembered again and again"
 
 
 def test_what_is_remembered_is_not_encoded_again() -> None:

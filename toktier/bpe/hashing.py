@@ -205,7 +205,7 @@ class KeyReader:
         lows, highs, ids, seeds = self._columns
         to_bucket, to_slot = self._shifts
         low, high = key & WORD, key >> 64
-        hash = (high * self._multiplier ^ low) * self._multiplier & WORD
+        hash = ((high ^ high >> 32) * self._multiplier ^ low) * self._multiplier & WORD
         slot = (hash * seeds[hash >> to_bucket] & WORD) >> to_slot
         if lows[slot] != low or highs[slot] != high:
             return None
@@ -223,7 +223,13 @@ def key_table(low: Words, high: Words, ids: NDArray[np.uint32]) -> KeyTable:
 
 
 def _hash_of_halves(low: Words, high: Words, multiplier: np.uint64) -> Words:
-    hashes = high * multiplier
+    """Hashes of keys; those of distinct keys are equal under few multipliers, if any.
+
+    Without the shift, halves that differ in their top bits alone would have products that do, too, in one of 256
+    ways: a few hundred keys could have equal hashes under every multiplier.
+    """
+    hashes = high ^ (high >> np.uint64(32))
+    hashes *= multiplier
     hashes ^= low
     hashes *= multiplier
     return hashes

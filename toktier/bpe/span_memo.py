@@ -7,6 +7,7 @@ as words of eight.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -123,14 +124,18 @@ class SpanMemo:
         return source[ranges(begin, count)], count
 
     def _remember(self, pieces: _Pieces, hashes: Words, ids: NDArray[np.uint32], counts: Positions) -> None:
-        """Add pieces.  Readers take no lock: an entry is complete before a slot points at it."""
-        fresh = len(hashes)
-        counts = counts[:fresh]
-        ids = ids[: int(counts.sum())]
-        sizes = _word_counts(pieces.lengths)
-        words = pieces.words[ranges(pieces.first, sizes)]
+        """Add pieces whose hashes are new: another thread may have been here, or other bytes have the same hash.
+
+        Readers take no lock: an entry is complete before a slot points at it.
+        """
         with self._lock:
             now = self._entries
+            new = np.flatnonzero(_by_hash(now, hashes) < 0)
+            fresh = len(new)
+            begins, counts = (np.cumsum(counts) - counts)[new], counts[new]
+            ids, hashes, pieces = ids[ranges(begins, counts)], hashes[new], pieces.take(new)
+            sizes = _word_counts(pieces.lengths)
+            words = pieces.words[ranges(pieces.first, sizes)]
             if now.count + fresh > len(now.slots) // 2:
                 now = _rehashed(now, now.count + fresh)
             now = replace(
@@ -188,7 +193,8 @@ def _hash(pieces: _Pieces) -> Words:
 
 
 _TAIL_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(1, 8)] + [(1 << 64) - 1], np.uint64)
-_FACTORS = np.cumprod(np.full(LONGEST // 8 + 1, MULTIPLIER))  # odd, as powers of an odd number are
+#: Odd, and others in each process, so that nobody can make up texts whose pieces collide.
+_FACTORS = np.frombuffer(os.urandom(8 * (LONGEST // 8 + 1)), np.uint64) | np.uint64(1)
 
 
 def _equal(one: _Pieces, other: _Pieces) -> NDArray[np.bool_]:
@@ -204,6 +210,16 @@ def _equal(one: _Pieces, other: _Pieces) -> NDArray[np.bool_]:
 
 def _find(entries: _Entries, pieces: _Pieces, hashes: Words) -> NDArray[np.int64]:
     """The numbers of the entries of pieces, -1 for pieces that are not there."""
+    found = _by_hash(entries, hashes)
+    known = np.flatnonzero(found >= 0)
+    place = entries.place[found[known]]
+    same = _equal(pieces.take(known), _Pieces(entries.words, place[:, 0], place[:, 1]))
+    found[known[~same]] = -1
+    return found
+
+
+def _by_hash(entries: _Entries, hashes: Words) -> NDArray[np.int64]:
+    """The numbers of the entries with these hashes, -1 where there is none."""
     found = np.full(len(hashes), -1, np.int64)
     if entries.count == 0:
         return found
@@ -217,10 +233,6 @@ def _find(entries: _Entries, pieces: _Pieces, hashes: Words) -> NDArray[np.int64
         found[pending[hit]] = entry[hit]
         pending = pending[~hit]
         slot[pending] = (slot[pending] + 1) & mask
-    known = np.flatnonzero(found >= 0)
-    place = entries.place[found[known]]
-    same = _equal(pieces.take(known), _Pieces(entries.words, place[:, 0], place[:, 1]))
-    found[known[~same]] = -1
     return found
 
 
