@@ -85,3 +85,14 @@ def test_a_text_that_the_post_processor_repeats_has_no_cuts() -> None:
         session = tok.session("a")
         session.append(" b")
         assert (session.prompt() if add else session.ids).tolist() == right
+
+
+def test_bytes_that_are_not_utf8_go_through_a_second_byte_decoder() -> None:
+    pieces = [*(f"<0x{byte:02X}>" for byte in range(256)), *"aé文"]
+    model = {"type": "BPE", "vocab": {piece: id for id, piece in enumerate(pieces)}, "merges": []}
+    decoder = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, small.document()["decoder"]]}
+    tok, judge = both(small.document(pre_tokenizer=None, model=model | {"byte_fallback": True}, decoder=decoder))
+    for cut_off in (b"\xff", b"\xe6\x96", b"\xff\xe6\x96\x87"):
+        ids = [256, *cut_off, 258, *cut_off]
+        assert tok.decode(ids) == judge.decode(ids)
+        assert tok.decode_bytes(ids) == b"a" + cut_off + "文".encode() + cut_off

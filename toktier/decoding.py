@@ -165,7 +165,7 @@ def _string_bytes(token: str) -> bytes:
     try:
         return bytes([alphabet[char] for char in token])
     except KeyError:
-        return token.encode()
+        return token.encode("utf-8", "surrogateescape")  # `ByteFallback` may have left bytes that are no UTF-8
 
 
 def _added_strings(
