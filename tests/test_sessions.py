@@ -383,7 +383,8 @@ def test_checkpoints_are_restored_any_number_of_times() -> None:
         ids = session.ids.tolist()
         patch = session.restore(point)
         assert patch.path == "restore" and apply(ids, patch) == session.ids.tolist()
-        assert session.text == "Once upon a ti"
+        patch.ids[:] = 0
+        assert session.text == "Once upon a ti" and session.ids.tolist() == point.ids.tolist() != []
     with pytest.raises(CheckpointError, match="artifact"):
         engine("qwen3").session().restore(point)
     with pytest.raises(CheckpointError, match="special"):

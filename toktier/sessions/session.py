@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, SupportsIndex
 
 import numpy as np
@@ -222,12 +222,11 @@ class Session:
     def restore(self, checkpoint: Checkpoint) -> Patch:
         """Go back to a checkpoint of this session, or of another one under the same tokenizer."""
         self._check_checkpoint(checkpoint)
-        text, ids = checkpoint.text, checkpoint.ids
-        state = State(text, IdBuffer(ids, shared=True), checkpoint.anchors, checkpoint.seam)
-        patch = smallest(self._state.ids.read(0, self.count), 0, self.count, ids, "restore")
-        self._state = state
+        stored = self._state.ids.read(0, self.count)
+        patch = smallest(stored, 0, self.count, checkpoint.ids, "restore")
+        self._begin_as(checkpoint)
         self._counters.restores += 1
-        return patch
+        return replace(patch, ids=patch.ids.copy())
 
     def fork(self) -> Session:
         """Another session with the same text, which goes its own way.  Ids are copied when either changes them."""
@@ -246,9 +245,14 @@ class Session:
     ) -> Session:
         """A session that begins as ``checkpoint``."""
         session = cls(tokenizer, special=special, strategy=strategy)
-        session.restore(checkpoint)
+        session._check_checkpoint(checkpoint)
+        session._begin_as(checkpoint)
         session._counters = Counters()
         return session
+
+    def _begin_as(self, checkpoint: Checkpoint) -> None:
+        ids = IdBuffer(checkpoint.ids, shared=True)
+        self._state = State(checkpoint.text, ids, checkpoint.anchors, checkpoint.seam)
 
     # --- how it is done ---------------------------------------------------------------------
 
