@@ -96,3 +96,30 @@ def test_bytes_that_are_not_utf8_go_through_a_second_byte_decoder() -> None:
         ids = [256, *cut_off, 258, *cut_off]
         assert tok.decode(ids) == judge.decode(ids)
         assert tok.decode_bytes(ids) == b"a" + cut_off + "文".encode() + cut_off
+
+
+@pytest.mark.parametrize("ignore_merges", [False, True])
+@pytest.mark.parametrize("one", ["xy", "x", "\u00c3\u00a9"])
+def test_two_tokens_with_one_id(one: str, ignore_merges: bool) -> None:
+    """What a token's bytes say holds for one of the two, and which of them it is decoded to is chance."""
+    vocab = small.vocabulary()
+    vocab |= {one: 300, "zw": 300, "zwb": 301, one + "b": 302}
+    model = {"type": "BPE", "vocab": vocab, "merges": [["z", "w"], ["zw", "b"]], "ignore_merges": ignore_merges}
+    tok, judge = both(small.document(model=model))
+    assert "same id" in str(tok.explain())
+    for text in ("xy", "zw", "xyzw", "x", "zwb", "xb", "é", "éb"):
+        assert tok.encode(text) == judge.encode(text).ids
+
+
+@pytest.mark.parametrize("rule", [("<0xA9>", "▁"), ("▁", "<0xC3>"), ("<0xA9>", "<0xC3>")])
+def test_rules_that_merge_the_bytes_of_characters(rule: tuple[str, str]) -> None:
+    pieces = [*(f"<0x{byte:02X}>" for byte in range(256)), *"▁ab", "".join(rule)]
+    model = {"type": "BPE", "vocab": {piece: id for id, piece in enumerate(pieces)}, "merges": [[*rule]]}
+    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    tok, judge = both(
+        small.document(pre_tokenizer=None, decoder=None, normalizer=spaces, model=model | {"byte_fallback": True})
+    )
+    for text in ("é a", " é", "aé éé", "é" * 500 + " b" * 500):
+        assert tok.encode(text) == judge.encode(text).ids
+        for cut in tok.cuts(text)[:20].tolist():
+            assert tok.encode(text[:cut]) + tok.encode(text[cut:]) == tok.encode(text)

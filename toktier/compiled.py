@@ -33,8 +33,6 @@ from .pipeline import Pipeline, parse
 
 #: Raise it whenever the meaning of what is stored changes.
 FORMAT = 20
-#: The same for the hash tables, which are cached and do not ship.
-_TABLES = 1
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
@@ -85,7 +83,7 @@ class Compiled:
 
 def compiled(artifact: Artifact) -> Compiled:
     """Load or derive.  Raises :class:`~toktier.errors.ArtifactError` for a damaged artifact."""
-    key = f"compiled {FORMAT}.{_TABLES} tokenizers {engine_version()} {artifact.fingerprint}"
+    key = f"compiled {FORMAT} tokenizers {engine_version()} {artifact.fingerprint}"
     bundle = cache.load(key)
     if bundle is not None:
         return _assemble(artifact.fingerprint, bundle.header, bundle.arrays)

@@ -146,6 +146,8 @@ def _derive_model(
     arrays: _Arrays,
 ) -> str | None:
     assert isinstance(pipeline.model, BPE)
+    if np.count_nonzero(tokens.present) < len(vocabulary):
+        return "two tokens of the model have the same id"
     shown = {byte: char for char, byte in tables.byte_alphabet().items()}
     names = [shown[byte] if plan.byte_level else f"<0x{byte:02X}>" for byte in range(256)]
     of_byte = np.array([vocabulary.get(name, ABSENT) for name in names], np.uint32)
@@ -155,6 +157,8 @@ def _derive_model(
     if (of_byte[needed] == ABSENT).any():
         return "the vocabulary lacks some bytes"
     merges = tables.merges(model)
+    if not plan.byte_level and np.isin(of_byte, (merges.left, merges.right)).any():
+        return "a rule merges the byte of a character, and may do so across any place where a text is cut"
     if plan.byte_level:
         of_character, neighbours = certified_starts(tokens, merges, of_byte)
         arrays["certified row"] = neighbours.row
