@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import islice
+from types import ModuleType
 from typing import Any
 
 import adversarial
@@ -17,7 +18,9 @@ from judge import engine, literals
 from transcripts import Step, steps, transcript
 
 from toktier.registry import embedded_names
-from toktier.sessions import Checkpoint, Session
+from toktier.sessions import Checkpoint, Session, anchors, repair
+from toktier.sessions import engine as engine_module
+from toktier.sessions import text as text_module
 
 
 def few_literals(name: str) -> tuple[str, ...]:
@@ -181,6 +184,37 @@ def test_many_random_changes(name: str) -> None:
     for seed in range(10, 22):
         assert change_at_random(name, seed, 1000, 600) == 1000
         assert change_at_random(name, seed, 1000, 3000, "text") == 1000
+
+
+#: Sizes that only long texts reach, made small enough for short ones: parts, anchors, reaches, blocks.
+SMALL: list[tuple[ModuleType, dict[str, Any]]] = [
+    (engine_module, {"PART": 24, "_CHANGED": 16, "EVERY": 8, "_COUNTED": 5}),
+    (repair, {"EVERY": 8, "_REACH": (2, 5, 12), "_CHECKED": 3, "_OVERLAP": 2, "_APART": 10, "_PROBE": 6}),
+    (anchors, {"SPACING": 4}),
+    (text_module, {"_BLOCK": 8, "_WIDE_BLOCK": 4}),
+]
+
+
+@pytest.fixture
+def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, sizes in SMALL:
+        for name, size in sizes.items():
+            monkeypatch.setattr(module, name, size)
+
+
+@pytest.mark.usefixtures("small_sizes")
+@pytest.mark.parametrize("name", usual_tokenizers())
+def test_what_long_texts_go_through(name: str) -> None:
+    assert change_at_random(name, 3, 120, 200) == 120
+
+
+@pytest.mark.campaign
+@pytest.mark.usefixtures("small_sizes")
+@pytest.mark.parametrize("name", tokenizers())
+def test_what_many_long_texts_go_through(name: str) -> None:
+    for seed in range(30, 36):
+        assert change_at_random(name, seed, 1000, 250) == 1000
+        assert change_at_random(name, seed, 1000, 250, "text") == 1000
 
 
 class Sessions(RuleBasedStateMachine):
