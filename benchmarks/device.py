@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import re
 import statistics
@@ -30,6 +31,9 @@ import options
 from measuring import IdsDiffer, machine, seconds
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+if importlib.util.find_spec("jax") is None:
+    sys.exit("device.py: JAX is not installed: pip install '.[jax]'")
 
 import jax
 import jax.numpy as jnp

@@ -423,7 +423,7 @@ def main() -> int:
         print(f"\nNO FIGURES: {problem}", file=sys.stderr)
         return 1
     missed = sum(row.verdict.startswith("MISSED") for row in rows)
-    print(f"{sum(bool(row.verdict) for row in rows) - missed} goals met, {missed} missed")
+    print(f"goals: {sum(bool(row.verdict) for row in rows) - missed} met, {missed} missed")
     if given.json:
         write_json(given.json, facts, {"sections": chosen, **vars(settings)}, rows)
     if given.plot:

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from toktier.cli import BACKENDS, main
+from toktier.cli import running as at_work
 from toktier.cli.commands import LICENCES
 from toktier.cli.reading import parse_ids
 from toktier.errors import TokenIdError
@@ -702,6 +703,21 @@ def test_bar_on_a_terminal(files: Path) -> None:
     assert b"toktier encode: 1 of 2 files" in shown
     assert shown.endswith(b"\x1b[2K")  # its line is cleared
     assert out == 2 * line(reference("gpt2").encode("Hello, world").ids)
+
+
+@pytest.mark.parametrize(("typed", "names", "shown"), [(True, "-", False), (True, "a", True), (False, "-", True)])
+def test_no_bar_where_somebody_types(
+    monkeypatch: pytest.MonkeyPatch, typed: bool, names: str, shown: bool
+) -> None:
+    pytest.importorskip("rich", reason="the bar needs the optional package rich")
+    monkeypatch.setattr(sys, "stdin", stream := io.StringIO())
+    monkeypatch.setattr(stream, "isatty", lambda: typed)
+    monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    with at_work.Bar("toktier encode", names) as bar:
+        monkeypatch.setattr(at_work, "_BAR_AFTER", 0)
+        bar.tick()
+        assert (bar._shown is not None) == shown
 
 
 @POSIX

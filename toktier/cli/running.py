@@ -59,7 +59,9 @@ class Bar:
     def __init__(self, title: str, names: Sequence[str]) -> None:
         self._title = title
         self._names = names
-        self._wanted = sys.stderr is not None and sys.stderr.isatty()
+        # Where somebody types the input a bar would run into it.
+        typed = STANDARD_INPUT in names and sys.stdin is not None and sys.stdin.isatty()
+        self._wanted = sys.stderr is not None and sys.stderr.isatty() and not typed
         self._began = time.monotonic()
         self._done = 0
         self._bytes = 0
