@@ -9,6 +9,7 @@ import pytest
 import small
 from tokenizers import Tokenizer as HuggingFace
 
+from toktier import derivation
 from toktier.artifact import Artifact
 from toktier.errors import ReferenceFailedError
 from toktier.tokenizer import Tokenizer
@@ -123,3 +124,11 @@ def test_rules_that_merge_the_bytes_of_characters(rule: tuple[str, str]) -> None
         assert tok.encode(text) == judge.encode(text).ids
         for cut in tok.cuts(text)[:20].tolist():
             assert tok.encode(text[:cut]) + tok.encode(text[cut:]) == tok.encode(text)
+
+
+def test_more_ids_and_rules_than_a_table_of_pairs_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derivation, "too_many", lambda size, rules: (size, rules) == (999, len(small.MERGES)))
+    model = small.document()["model"]
+    tok, judge = both(small.document(model=model | {"vocab": small.vocabulary() | {"xy": 998}}))
+    assert "too many" in str(tok.explain())
+    assert tok.encode("abé  a") == judge.encode("abé  a").ids

@@ -19,7 +19,7 @@ from .artifact import Artifact
 from .backends.reference import engine_version, refusal
 from .bpe import tables
 from .bpe.batch import merge_words, word_bounds
-from .bpe.hashing import ABSENT
+from .bpe.hashing import ABSENT, too_many
 from .bpe.memo import ranges
 from .bpe.symbols import FirstSymbols, certified_starts
 from .bpe.tables import Merges, TokenBytes
@@ -148,6 +148,9 @@ def _derive_model(
     assert isinstance(pipeline.model, BPE)
     if np.count_nonzero(tokens.present) < len(vocabulary):
         return "two tokens of the model have the same id"
+    rules = model.get("merges")
+    if isinstance(rules, list) and too_many(len(tokens.present), len(rules)):
+        return f"{len(tokens.present)} ids and {len(rules)} merges are too many for a table of pairs"
     shown = {byte: char for char, byte in tables.byte_alphabet().items()}
     names = [shown[byte] if plan.byte_level else f"<0x{byte:02X}>" for byte in range(256)]
     of_byte = np.array([vocabulary.get(name, ABSENT) for name in names], np.uint32)

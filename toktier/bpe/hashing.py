@@ -145,11 +145,16 @@ class PairTable:
         return (1 << self.id_bits) - 1
 
 
+def too_many(size: int, rules: int) -> bool:
+    """Whether a pair of ids below ``size`` and a rank are too long for an entry, which must never look empty."""
+    return 2 * size.bit_length() + rules.bit_length() > 63
+
+
 def pair_table(left: NDArray[np.uint32], right: NDArray[np.uint32], size: int) -> PairTable:
     """A table of distinct pairs of ids below ``size``; a pair's rank is its index."""
-    id_bits, rank_bits = size.bit_length(), len(left).bit_length()
-    if 2 * id_bits + rank_bits > 63:  # a key must never look like an empty entry
+    if too_many(size, len(left)):
         raise ArtifactError(f"a vocabulary of {size} ids with {len(left)} merges is too large")
+    id_bits, rank_bits = size.bit_length(), len(left).bit_length()
     key = _pair_keys(left, right, id_bits)
     displacement, slot = _displacement(len(key), lambda multiplier: key * multiplier)
     entries = np.full(1 << displacement.slot_bits, _EMPTY)
