@@ -402,9 +402,11 @@ def test_colliding_hashes_cost_work_and_nothing_else(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(prefixes, "hash", lambda value: hash(value) % 3, raising=False)
     store = SessionStore()
     random_ = random.Random(3)
-    for _ in range(60):
+    for number in range(90):
         text = "".join(random_.choices(["word ", "é", "\n", "123"], k=random_.choice([3, 60, 900])))
-        assert store.encode(TOK, text).tolist() == right(text)
+        name = (NAME, "gpt2")[number % 2]
+        special = ("encode", "text", "raise")[number % 3]
+        assert store.encode(engine(name), text, special=special).tolist() == right(text, name)
 
 
 @pytest.mark.parametrize("name", tokenizers("bert_uncased", "llama2"))

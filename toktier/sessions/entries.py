@@ -56,9 +56,14 @@ class Entry:
         return self.key.startswith("content:")
 
     @property
+    def kind(self) -> tuple[str, str]:
+        """Only sessions of one kind can continue one another."""
+        return self.tokenizer.fingerprint, self.special
+
+    @property
     def seed(self) -> int:
-        """What keeps its prefixes apart from those of other tokenizers."""
-        return hash((self.tokenizer.fingerprint, self.special))
+        """What keeps its prefixes apart from those of other kinds."""
+        return hash(self.kind)
 
     def note(self, count: int, patch: Patch) -> None:
         """Remember what ``patch``, made to ``count`` ids, left unchanged."""

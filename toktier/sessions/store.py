@@ -281,6 +281,8 @@ class SessionStore:
             self._check_open()
             self._expire()
             found = self._index.newest(mark) if length else None
+            if found is not None and found.kind != entry.kind:  # whose hashes collide with those of this text
+                found = None
         point: Checkpoint | None = None
         if found is not None:
             with contextlib.suppress(SessionUnavailableError), self._using(found) as session:
