@@ -47,3 +47,21 @@ def added(content: str, token_id: int, *flags: str) -> dict[str, Any]:
     """An entry of ``added_tokens`` with the named flags on."""
     names = ("single_word", "lstrip", "rstrip", "normalized", "special")
     return {"id": token_id, "content": content} | {name: name in flags for name in names}
+
+
+def fallback_model(**options: Any) -> dict[str, Any]:
+    """BPE with byte fallback in which one token has a word mark inside."""
+    pairs = [
+        ("a", "b"),
+        ("\u2581", "a"),
+        ("\u2581", "\u2581"),
+        ("1", "\u2581"),
+        ("1\u2581", "a"),
+        ("ab", "1"),
+        ("\u00e9", "a"),
+    ]
+    tokens = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *"ab1\u2581\u00e9,<0xA>"]
+    tokens += [left + right for left, right in pairs]
+    vocabulary = {token: id for id, token in enumerate(dict.fromkeys(tokens))}
+    model = {"type": "BPE", "vocab": vocabulary, "merges": [list(pair) for pair in pairs], "byte_fallback": True}
+    return model | {"unk_token": "<unk>", "fuse_unk": True} | options

@@ -203,24 +203,6 @@ def test_every_model_may_be_cut(part: dict[str, Any], model: str) -> None:
 # --- barriers ------------------------------------------------------------------------------------
 
 
-def fallback_model(**options: Any) -> dict[str, Any]:
-    """BPE with byte fallback in which one token has a word mark inside."""
-    pairs = [
-        ("a", "b"),
-        ("\u2581", "a"),
-        ("\u2581", "\u2581"),
-        ("1", "\u2581"),
-        ("1\u2581", "a"),
-        ("ab", "1"),
-        ("\u00e9", "a"),
-    ]
-    tokens = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *"ab1\u2581\u00e9,<0xA>"]
-    tokens += [left + right for left, right in pairs]
-    vocabulary = {token: id for id, token in enumerate(dict.fromkeys(tokens))}
-    model = {"type": "BPE", "vocab": vocabulary, "merges": [list(pair) for pair in pairs], "byte_fallback": True}
-    return model | {"unk_token": "<unk>", "fuse_unk": True} | options
-
-
 def test_adjacent_pairs() -> None:
     found = adjacent_pairs(["abc", "", "x", "b\U0010ffff", "ab"]).tolist()
     pairs = [("a", "b"), ("b", "c"), ("b", "\U0010ffff")]
@@ -244,7 +226,7 @@ def assert_independent(judge: Model, vocabulary: dict[str, int], alphabets: list
 
 
 def test_bpe_is_independent_on_either_side_of_a_barrier() -> None:
-    model = fallback_model()
+    model = small.fallback_model()
     judge = small.build(small.document(pre_tokenizer=None, model=model, decoder=None)).model
     assert_independent(judge, model["vocab"], [list("aab11\u2581\u2581\u2581\u00e9,\u00e8 <0xA>")], 3_000)
 
@@ -266,7 +248,9 @@ def test_barriers_of_real_models(name: str) -> None:
 @pytest.mark.parametrize("scheme", ["always", "first", "never"])
 def test_metaspace_that_does_not_split(scheme: str) -> None:
     """BPE over a whole text whose spaces become word marks: cut before these, where no token crosses."""
-    document = small.document(pre_tokenizer=metaspace(scheme, split=False), model=fallback_model(), decoder=None)
+    document = small.document(
+        pre_tokenizer=metaspace(scheme, split=False), model=small.fallback_model(), decoder=None
+    )
     plan = certificate_plan(parse(document), document["model"]["vocab"])
     assert isinstance(plan, CertificatePlan)
     stages = Stages(plan)
@@ -297,7 +281,7 @@ def refusal(pre_tokenizer: dict[str, Any] | None, model: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("part", "reason"),
     [
-        (PREFIXING, "ByteLevel adds a space"),
+        (sequence(split("a"), PREFIXING), "ByteLevel adds a space"),
         ({**PREFIXING, "use_regex": False}, "ByteLevel adds a space"),
         (sequence(GPT2, SPACES), "follows ByteLevel"),
         (sequence(metaspace("always"), SPACES), "follows Metaspace"),
@@ -342,11 +326,11 @@ def test_refused_models(model: dict[str, Any], reason: str) -> None:
     ],
 )
 def test_models_without_barriers(change: dict[str, Any], reason: str) -> None:
-    assert reason in refusal(None, fallback_model(**change))
+    assert reason in refusal(None, small.fallback_model(**change))
 
 
 def test_vocabularies_without_barriers() -> None:
-    model = fallback_model()
+    model = small.fallback_model()
     described = parse(small.document(model=model)).model
     assert isinstance(described, BPE)
     vocabulary = model["vocab"]

@@ -18,6 +18,7 @@ from .added_tokens import AddedTokenMatcher, Matches
 from .normalization import TextNormalizer, has_prefix, left_to_reference, without_prefix
 from .pipeline import Pipeline
 from .segments import PreparedText
+from .word_marks import word_mark
 
 #: Stands for the added tokens of the first round while the second looks for its own.  The
 # reference sees ends of text there: like those, a noncharacter is no word character
@@ -50,6 +51,7 @@ class Front:
         self._normalized = AddedTokenMatcher(
             [replace(token, content=self.normalizer.normalize(token.content)) for token in self._second]
         )
+        self._mark = word_mark(pipeline.pre_tokenizer)
         self.unsupported = (
             left_to_reference(pipeline.normalizer) or self._given.unsupported or self._normalized.unsupported
         )
@@ -65,7 +67,7 @@ class Front:
         Even if these are looked for before it is normalized: one of the second round with a character that
         composes might be none any more once the character has done so.
         """
-        return all(self.normalizer.leaves_alone(token.content) for token in self._second)
+        return self._mark is None and all(self.normalizer.leaves_alone(token.content) for token in self._second)
 
     def prepare(
         self, text: str, *, skip_special: bool = False, continuing: bool = False, as_it_is: bool = False
@@ -84,6 +86,8 @@ class Front:
         if self._normalized:
             seen = self._normalized.find(hide(normal, found), skip_special=skip_special)
             found = merge(found, seen)
+        if self._mark is not None:
+            normal, found = _with_stretches(normal, found, self._mark.put(_parts(normal, found)[0::2], continuing))
         return PreparedText(normal, found.starts, found.stops, found.ids, normal is text)
 
     def given_spans(self, text: str, *, skip_special: bool = False) -> NDArray[np.int64]:
@@ -99,23 +103,28 @@ class Front:
             return (text if normal == text else normal), found
         if len(text) < _SHORT and self.normalizer.leaves_alone(text):
             return text, found
-        parts = _parts(text, found)
-        gaps = parts[0::2]
+        gaps = _parts(text, found)[0::2]
         if continuing and self._continuing is not self.normalizer:
             fresh = [self._continuing.normalize(gaps[0]), *self.normalizer.normalize_segments(gaps[1:])]
         else:
             fresh = self.normalizer.normalize_segments(gaps)
-        if fresh is gaps or fresh == gaps:
-            return text, found
-        parts[0::2] = fresh
-        ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
-        return "".join(parts), Matches(ends[0:-1:2].copy(), ends[1::2].copy(), found.ids)
+        return (text, found) if fresh is gaps else _with_stretches(text, found, fresh)
 
 
 def _parts(text: str, found: Matches) -> list[str]:
     """The text cut at the matches: gap, match, gap, ..., gap (gaps may be empty)."""
     bounds = np.column_stack((found.starts, found.stops)).ravel().tolist()
     return [text[a:b] for a, b in zip([0, *bounds], [*bounds, len(text)], strict=True)]
+
+
+def _with_stretches(text: str, found: Matches, fresh: list[str]) -> tuple[str, Matches]:
+    """The text with other stretches between the matches, and the matches where they are now."""
+    parts = _parts(text, found)
+    if fresh == parts[0::2]:
+        return text, found
+    parts[0::2] = fresh
+    ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
+    return "".join(parts), Matches(ends[0:-1:2].copy(), ends[1::2].copy(), found.ids)
 
 
 def hide(text: str, found: Matches) -> str:

@@ -126,11 +126,23 @@ class Digits:
 
 
 @dataclass(frozen=True, slots=True)
+class Metaspace:
+    """Write ``replacement`` for spaces and before texts (:mod:`~toktier.word_marks`), and cut at it if ``split``.
+
+    ``prepend_scheme`` is one of ``always``, ``first`` and ``never``.
+    """
+
+    replacement: str
+    prepend_scheme: str
+    split: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PreTokenizerSequence:
     stages: tuple[PreTokenizer, ...]
 
 
-PreTokenizer: TypeAlias = Split | ByteLevel | Digits | PreTokenizerSequence | Other
+PreTokenizer: TypeAlias = Split | ByteLevel | Digits | Metaspace | PreTokenizerSequence | Other
 
 
 # --- models -----------------------------------------------------------------
@@ -259,6 +271,9 @@ def _pre_tokenizer(value: dict[str, Any] | None) -> PreTokenizer | None:
             )
         case "Digits":
             return Digits(bool(value.get("individual_digits", False)))
+        case "Metaspace":
+            scheme = "never" if value.get("add_prefix_space") is False else value.get("prepend_scheme") or "always"
+            return Metaspace(value["replacement"], scheme, bool(value.get("split", True)))
         case "Sequence":
             stages = (_pre_tokenizer(stage) for stage in value["pretokenizers"])
             return PreTokenizerSequence(tuple(stage for stage in stages if stage is not None))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from .certificates.barriers import why_no_barriers
 from .errors import UnsupportedPatternError
@@ -23,18 +23,22 @@ from .pipeline import (
     BPE,
     ByteLevel,
     Digits,
+    Metaspace,
     Model,
     Normalizer,
     NormalizerSequence,
     Other,
     Pipeline,
+    Prepend,
     PreTokenizer,
     PreTokenizerSequence,
     Regex,
     Replace,
     Split,
+    UnicodeForm,
 )
 from .pipeline import Literal as Text
+from .word_marks import word_mark
 
 #: The pattern that the ``ByteLevel`` pre-tokenizer brings along (GPT-2's).
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -75,12 +79,15 @@ class CertificatePlan:
 
     ``token_ends``: it may be cut at the end of an added token as well.  Not if the first piece of a text is
     treated in a way of its own.
+
+    ``prefix``: a space is put before each text that has none, so the right side of a cut is to be encoded without.
     """
 
     stages: tuple[Node, ...]
     covering: tuple[bool, ...]
     barriers: bool = False
     token_ends: bool = True
+    prefix: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +110,19 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
     stages: list[Node] = []
     covering: list[bool] = []
     byte_level = False
+    mark = word_mark(pipeline.pre_tokenizer)
     for part in _flat(pipeline.pre_tokenizer):
         if byte_level:
             return "a pre-tokenizer follows ByteLevel"
-        if isinstance(part, ByteLevel) and part.add_prefix_space:
-            return "ByteLevel adds a space before each text (add_prefix_space)"
+        if mark is None and isinstance(part, ByteLevel) and part.add_prefix_space:
+            return "ByteLevel adds a space before each piece of another pre-tokenizer (add_prefix_space)"
+        if mark is not None and isinstance(part, Metaspace):
+            if mark.before == "text" and not _shows_beginning(pipeline):
+                return "Metaspace marks what begins where the text does, and the normalizer may move that"
+            if part.split:
+                stages.append(pieces_of(_literal(mark.mark), "MergedWithNext", False))
+                covering.append(False)
+            continue
         found = _stages(part, pipeline.normalizer)
         if isinstance(found, str):
             return found
@@ -123,7 +138,8 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
         return "the model has no token for some bytes"
     if model.ignore_merges:
         return "the model looks up whole texts before it merges (ignore_merges), so none may be cut"
-    barrier = _word_barrier(vocabulary, _WORD_MARK, _WORD_MARK)
+    sign = mark.mark if mark is not None and mark.for_spaces else _WORD_MARK
+    barrier = _word_barrier(vocabulary, sign, sign)
     if isinstance(barrier, str):
         return barrier
     return Plan((*stages, barrier), (*covering, False), False)
@@ -140,21 +156,21 @@ def certificate_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Certi
     stages: list[Node] = []
     covering: list[bool] = []
     last: str | None = None
-    token_ends = True
+    token_ends, prefix = True, False
     for part in _flat(pipeline.pre_tokenizer):
         if last is not None:
             return f"a pre-tokenizer follows {last}, which rewrites the text"
         match part:
             case ByteLevel(add_prefix_space, _, use_regex):
-                if add_prefix_space and (use_regex or not stages):
-                    return "ByteLevel adds a space before each text (add_prefix_space)"
+                if add_prefix_space and (stages if use_regex else not stages):
+                    return "ByteLevel adds a space before each piece that it cuts (add_prefix_space)"
+                prefix = add_prefix_space and not stages
                 last = "ByteLevel"
-            case Other("Metaspace", source):
-                options = json.loads(source)
-                token_ends = options.get("prepend_scheme", "always") != "first"
+            case Metaspace():
+                token_ends = part.prepend_scheme != "first"
                 if stages and not token_ends:
                     return "Metaspace puts a word mark before the first piece alone (prepend_scheme: first)"
-                cuts = _metaspace(options, pipeline.model, vocabulary)
+                cuts = _metaspace(part, pipeline.model, vocabulary)
                 if isinstance(cuts, str):
                     return cuts
                 stages += cuts
@@ -171,7 +187,7 @@ def certificate_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Certi
             stages.append(stage.pieces)
             covering.append(not by_character)
     if stages:
-        return CertificatePlan(tuple(stages), tuple(covering), token_ends=token_ends)
+        return CertificatePlan(tuple(stages), tuple(covering), token_ends=token_ends, prefix=prefix)
     if not isinstance(pipeline.model, BPE):
         return f"{pipeline.model.type} sees the whole text as one piece"
     return why_no_barriers(pipeline.model, vocabulary) or CertificatePlan((), (), barriers=True)
@@ -256,16 +272,16 @@ def _matches_all_of_a_set(pattern: Node) -> bool:
     return False
 
 
-def _metaspace(options: Mapping[str, Any], model: Model, vocabulary: Mapping[str, int]) -> list[Node] | str:
+def _metaspace(part: Metaspace, model: Model, vocabulary: Mapping[str, int]) -> list[Node] | str:
     """The stage of a ``Metaspace``, over texts as they are before it.
 
     It writes the word mark for each space, and puts one before each piece of the stages before it (``always``),
     or before the first of a text (``first``), if there is none.  Then it cuts before marks (``split``).  The
     text may be cut before a mark or a space as it was: nothing is put before what begins with one.
     """
-    mark: str = options["replacement"]
+    mark = part.replacement
     marks = " " + mark if mark != " " else mark
-    if not options.get("split", True):
+    if not part.split:
         if not isinstance(model, BPE):
             return []
         reason = why_no_barriers(model, vocabulary)
@@ -273,6 +289,29 @@ def _metaspace(options: Mapping[str, Any], model: Model, vocabulary: Mapping[str
         return barrier if isinstance(barrier, str) else [barrier]
     one = One(Chars(tuple((ord(c), ord(c)) for c in marks)))
     return [pieces_of(one, "MergedWithNext", False)]
+
+
+def _shows_beginning(pipeline: Pipeline) -> bool:
+    """Whether the first stretch of a text, and no other, begins where the text does, as the reference counts.
+
+    It counts characters of the text as given.  Where a normalizer drops the first one, nothing begins there; what
+    it puts before the first one stands at its place, and an added token could be found in that.
+    """
+    normalizer = pipeline.normalizer
+    if normalizer is None:
+        return True
+    return _keeps_beginning(normalizer) and not any(token.normalized for token in pipeline.added_tokens)
+
+
+def _keeps_beginning(normalizer: Normalizer) -> bool:
+    match normalizer:
+        case NormalizerSequence(steps):
+            return all(map(_keeps_beginning, steps))
+        case UnicodeForm() | Prepend():
+            return True
+        case Replace(Text(old), new):
+            return len(old) == len(new) == 1
+    return False
 
 
 def _is_replaced(text: str, normalizer: Normalizer | None) -> bool:

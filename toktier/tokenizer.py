@@ -48,6 +48,7 @@ from .parallel import check_threads, groups, map_parts, usable_cores
 from .pipeline import BPE, Normalizer, NormalizerSequence, UnicodeForm
 from .postprocessing import PostProcessor
 from .segments import NO_IDS, PreparedText
+from .word_marks import word_mark
 
 if TYPE_CHECKING:
     import jax
@@ -177,7 +178,7 @@ class Tokenizer:
         if engine is None:
             fallbacks.append(("everything", self._unsupported or ""))
         elif not self._gives_offsets:
-            why = "they are derived for byte-level models with no normalizer but a Unicode form"
+            why = "they are derived for byte-level models with no prefix and no normalizer but a Unicode form"
             fallbacks.append(("offsets", why))
         if self._cuts.refusal is not None:
             fallbacks.append(("repair and parallel encoding", self._cuts.refusal))
@@ -798,7 +799,13 @@ class Tokenizer:
     @property
     def _gives_offsets(self) -> bool:
         engine = self._compiled.engine
-        return engine is not None and engine.byte_level and _form(self._compiled.pipeline.normalizer) is not None
+        pipeline = self._compiled.pipeline
+        return (
+            engine is not None
+            and engine.byte_level
+            and _form(pipeline.normalizer) is not None
+            and word_mark(pipeline.pre_tokenizer) is None
+        )
 
     @property
     def _is_lossy(self) -> bool:

@@ -51,7 +51,7 @@ def derive_certificate(
         else:
             adjacent = np.empty(0, np.uint64)
             atom_of, relation = _relation(plan)
-        prefix = has_prefix(pipeline.normalizer)
+        prefix = plan.prefix or has_prefix(pipeline.normalizer)
         class_of, table = _classes(
             atom_of,
             relation,
