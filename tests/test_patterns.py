@@ -251,6 +251,8 @@ BEYOND = (
     *("(?<=a)b", "(?<!a)b", "(?<=b)b", "(?<=[ab])c+", "(?<!c)[abc]+?", r"(?<=\s)a|b(?<=b)", "(?<![^a])b"),
     *("^a", "^[ab]+|c", "\n^", "\n^a?", "a^", "(?:^a|b)+", r"\Aa|b", r"[ab]\z", r"a\Z|b", r"\Z\n"),
     *("a(?<=b)", r"(?!^)a", r"(?=\Z)[\n]|a", r"a(?=\z)", "(?<=a)b|(?<=b)c"),
+    *(r"a\b|b", r"\b[ab]", r"a+\B", r"\Ba|b\b", r"\w+\b\s?", r"\d{1,3}(?=(?:\d{3})*\b)"),
+    *(r"[[:alpha:]]+[[:^space:]-]", "[[:upper:][:digit:]]+|b", "[^[:punct:]a]+", "[[:word:]&&[^b]]+"),
     *("(?>(?<=a)b|bc?)c", "(?<=a)(?<!b)(?<![c])d"),
 )  # fmt: skip
 
@@ -258,7 +260,7 @@ BEYOND = (
 @pytest.mark.parametrize("pattern", BEYOND)
 def test_patterns_beyond_the_field(pattern: str) -> None:
     stages = Stages(pattern)
-    alphabet = "abcd\n A]-{x1"
+    alphabet = "abcd\n A]-{x1\u00bd"
     random_ = random.Random(pattern)
     texts = [*alphabet, *map("".join, product("abc\n", repeat=3))]
     texts += ["".join(random_.choices(alphabet, k=random_.randrange(1, 12))) for _ in range(150)]
@@ -279,7 +281,10 @@ def test_behaviors(pattern: str, behavior: str, invert: bool) -> None:
         stages.assert_right(text)
 
 
-_ATOMS = ("a", "b", "c", "[ab]", "[^a]", ".", r"\n", r"\s", "[b-d]", r"\d", "[a-c&&[^b]]", "(?i:a)", r"\w")
+_ATOMS = (
+    *("a", "b", "c", "[ab]", "[^a]", ".", r"\n", r"\s", "[b-d]", r"\d", "[a-c&&[^b]]", "(?i:a)", r"\w"),
+    "[[:alpha:]]",
+)
 _QUANTIFIERS = (
     "",
     "",
@@ -301,7 +306,7 @@ _QUANTIFIERS = (
 )
 _ASSERTIONS = (
     *("(?=a)", "(?!b)", r"(?!\s)", "$", r"(?=[bc])", r"(?![^a])", "(?=ab|c)", "(?!b+c)"),
-    *("^", r"\A", r"\z", r"\Z", "(?<=a)", "(?<![ab])", r"(?<=\n)"),
+    *("^", r"\A", r"\z", r"\Z", "(?<=a)", "(?<![ab])", r"(?<=\n)", r"\b", r"\B"),
 )
 
 
@@ -390,7 +395,6 @@ def test_over_a_hundred_atoms() -> None:
 @pytest.mark.parametrize(
     ("pattern", "position"),
     [
-        (r"a\b", 1),
         (r"a\G", 1),
         (r"a\K", 1),
         (r"a\1", 1),
@@ -418,7 +422,9 @@ def test_over_a_hundred_atoms() -> None:
         (r"\A?a", 2),
         ("a^+", 2),
         ("x[a", 1),
-        ("[[:alpha:]]", 1),
+        ("[[:alphabet:]]", 1),
+        ("[[:alpha]]", 1),
+        (r"a\b?", 3),
         ("[z-a]", 1),
         (r"[a-\d]", 1),
         ("(ab", 0),

@@ -292,7 +292,7 @@ def refusal(pre_tokenizer: dict[str, Any] | None, model: dict[str, Any]) -> str:
         (split("(?<=a)b", "Removed"), "single characters"),
         (split("a"), "the behavior Strange"),
         (split({"String": ""}), "empty pattern"),
-        (split(r"a\b"), "position 1"),
+        (split(r"a\G"), "position 1"),
         ({"type": "UnicodeScripts"}, "UnicodeScripts"),
         ({"type": "FixedLength", "length": 3}, "FixedLength"),
     ],

@@ -114,6 +114,18 @@ Node: TypeAlias = One | Concat | Alternation | Repeat | Atomic | LookAhead | Loo
 ANY: SetExpr = Not(Chars(()))
 _LINE_FEED = Chars(((10, 10),))
 _TEXT_START = LookBehind(ANY, True)
+
+
+def _word_edge(negated: bool) -> Node:
+    """Where one of the two characters at a place is of a word and the other is not; or, ``negated``, elsewhere."""
+    word = Property(r"\w")
+    sides = (
+        Concat((LookBehind(word, not before), LookAhead(One(word), before is not negated)))
+        for before in (True, False)
+    )
+    return Alternation(tuple(sides))
+
+
 # `$` and `^` are line anchors in this dialect, and `^` does not hold at the end of a text that is not empty.
 _ANCHORS: dict[str, Node] = {
     "$": LookAhead(Alternation((One(_LINE_FEED), TextEnd())), False),
@@ -121,11 +133,16 @@ _ANCHORS: dict[str, Node] = {
     "\\A": _TEXT_START,
     "\\z": TextEnd(),
     "\\Z": LookAhead(Concat((Repeat(One(_LINE_FEED), 0, 1, False), TextEnd())), False),
+    "\\b": _word_edge(False),
+    "\\B": _word_edge(True),
 }
 _ESCAPED = {"r": 13, "n": 10, "t": 9, "f": 12, "v": 11, "a": 7, "e": 27}
 _SHORTHAND = "sSdDwWhH"
 #: Names of the set of all word characters; the engine passes over case, blanks and strokes in them.
 _WORD_NAME = re.compile(r"\\w|\\p\{[-_ ]*w[-_ ]*o[-_ ]*r[-_ ]*d[-_ ]*\}", re.IGNORECASE)
+_POSIX_BRACKET = re.compile(
+    r"\[:(?P<negated>\^?)(?P<name>alnum|alpha|ascii|blank|cntrl|digit|graph|lower|print|punct|space|upper|word|xdigit):\]"
+)
 _DEEPEST = 60
 
 
@@ -373,10 +390,16 @@ class _Parser:
                 operands.append(Union(tuple(union)))
                 union = []
                 continue
-            if self.peek("[:"):
-                raise self.refuse("a POSIX bracket")
             item_start = self.at
             first = False
+            posix = _POSIX_BRACKET.match(self.source, self.at)
+            if posix is not None:
+                self.at = posix.end()
+                named = Property(f"[[:{posix['name']}:]]")
+                union.append(Not(named) if posix["negated"] else named)
+                continue
+            if self.peek("[:"):
+                raise self.refuse("a POSIX bracket of another name")
             if self.take("["):
                 union.append(self.bracket(item_start))
                 continue
