@@ -11,7 +11,7 @@ from tokenizers import Tokenizer as HuggingFace
 
 from toktier import derivation
 from toktier.artifact import Artifact
-from toktier.errors import ReferenceFailedError
+from toktier.errors import ArtifactError, ReferenceFailedError
 from toktier.tokenizer import Tokenizer
 
 
@@ -132,3 +132,14 @@ def test_more_ids_and_rules_than_a_table_of_pairs_holds(monkeypatch: pytest.Monk
     tok, judge = both(small.document(model=model | {"vocab": small.vocabulary() | {"xy": 998}}))
     assert "too many" in str(tok.explain())
     assert tok.encode("abé  a") == judge.encode("abé  a").ids
+
+
+@pytest.mark.parametrize(
+    "rules", [["a b", ["b", "Ġ"]], [["a", "b"], "bĠ"], [["a", "b"], "b Ġ"], [["a", "b"], None]], ids=str
+)
+def test_rules_written_in_two_ways(rules: list[Any]) -> None:
+    document = small.document(model=small.document()["model"] | {"merges": rules})
+    with pytest.raises(Exception, match=r"untagged|variant"):
+        small.build(document)
+    with pytest.raises(ArtifactError, match="two kinds"):
+        Tokenizer(Artifact.from_bytes(json.dumps(document).encode(), "made"))

@@ -109,6 +109,8 @@ def merges(model: Mapping[str, Any]) -> Merges:
     rules = model.get("merges")
     if not isinstance(rules, list):
         raise ArtifactError("the model's merges are not a list")
+    if len({*map(type, rules)}) > 1:
+        raise ArtifactError("the model's merges are of two kinds: texts of two tokens, and pairs of them")
     prefix = len(model.get("continuing_subword_prefix") or "")
     if rules and isinstance(rules[0], str):
         pairs = [rule.split(" ") for rule in rules if not rule.startswith("#version")]
