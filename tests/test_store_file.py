@@ -24,12 +24,12 @@ from judge import as_text, engine
 from transcripts import steps, transcript
 
 from toktier.errors import OptionError
-from toktier.sessions import entries, persistence
+from toktier.sessions import persistence
 from toktier.sessions import store as store_module
 from toktier.sessions.engine import Engine
 from toktier.sessions.persistence import Change, DamagedRecord, Head, SessionFile, Write, _replace
 from toktier.sessions.store import SessionStore
-from toktier.sessions.text import BlockText
+from toktier.sessions.text import BlockText, common_ends
 
 pytestmark = pytest.mark.filterwarnings("ignore:sessions are kept in memory only:RuntimeWarning")
 
@@ -356,7 +356,7 @@ def test_common_ends_never_say_too_much(text: str, data: st.DataObject) -> None:
             start = data.draw(st.integers(0, len(new)))
             stop = data.draw(st.integers(start, len(new)))
             new = new.replaced(start, stop, data.draw(st.text("aé", max_size=9)))
-        before, after = entries.common_ends(old, new)
+        before, after = common_ends(old, new)
     one, other = str(old), str(new)
     assert before + after <= min(len(one), len(other))
     assert one[:before] == other[:before] and one[len(one) - after :] == other[len(other) - after :]

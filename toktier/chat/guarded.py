@@ -18,7 +18,7 @@ from ..errors import BackendUnsupportedError
 from ..segments import NO_IDS, NO_POSITIONS, PreparedText
 from ..sessions.ids import IdBuffer
 from ..sessions.patch import Patch, smallest
-from ..sessions.text import _common_prefix
+from ..sessions.text import common_prefix
 from .literals import ChatLiterals
 from .provenance import Origin, Runs, origins
 
@@ -99,7 +99,7 @@ class GuardedText:
             if one != other:
                 break
             same = one[0]
-        same = min(same, _common_prefix(self.text, text))
+        same = min(same, common_prefix(self.text, text))
         number = bisect_left(self._starts, same - self._literals.longest) - 1
         while number > 0 and (
             self._items[number] not in self._literals.restarts or self._starts[number + 1] >= same

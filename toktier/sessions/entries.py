@@ -11,7 +11,7 @@ from .patch import Patch
 from .persistence import Change, Head, Record, Write
 from .prefixes import Marks, marks
 from .session import Session
-from .text import BlockText, _common_prefix, _common_suffix
+from .text import BlockText, common_ends
 
 if TYPE_CHECKING:
     from ..tokenizer import Special, Tokenizer
@@ -129,27 +129,3 @@ class Entry:
         self.record, other.record = other.record, record
         self.head, other.head = other.head, None
         self.written, self.written_ids, self.unchanged = other.written, other.written_ids, other.unchanged
-
-
-def common_ends(old: BlockText, new: BlockText) -> tuple[int, int]:
-    """Characters that two versions of a text are sure to begin and to end with in common; never too many.
-
-    Versions share their blocks, so that this looks at little more than where they differ.
-    """
-    start = 0
-    for one, other in zip(old, new, strict=False):
-        if one is not other:
-            start += len(one) if other.startswith(one) else _common_prefix(one, other)
-            break
-        start += len(one)
-    most = min(len(old), len(new)) - start
-    if not most:
-        return start, 0
-    after = 0
-    for one, other in zip(reversed(list(old)), reversed(list(new)), strict=False):
-        if one is not other or after + len(one) > most:
-            size = min(len(one), len(other), most - after)
-            after += _common_suffix(one[len(one) - size :], other[len(other) - size :])
-            break
-        after += len(one)
-    return start, after

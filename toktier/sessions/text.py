@@ -2,8 +2,8 @@
 
 A Python string takes one, two or four bytes for each of its characters, whatever its widest character needs, so
 that one emoji makes a long text four times as large.  Here every block has a width of its own.  Blocks are shared
-between versions of a text, and comparing with a string goes block by block, at the speed of ``memcmp`` where the
-string is no wider than the block.
+between versions of a text, and comparing with a string goes block by block, at the speed of ``memcmp`` where both
+are ASCII.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate, chain, islice
+from itertools import accumulate, islice
+from operator import is_
 
 #: Characters of a block at most, and of one that is not all ASCII (so that few are as wide as the widest).
 _BLOCK = 1 << 16
@@ -48,6 +49,16 @@ class BlockText:
         yield from islice(self._blocks, self._count)
         if self._tail:
             yield self._tail
+
+    def _from_end(self) -> Iterator[str]:
+        """The blocks, the last one first."""
+        if self._tail:
+            yield self._tail
+        yield from map(self._blocks.__getitem__, range(self._count - 1, -1, -1))
+
+    def _block(self, number: int) -> str:
+        """A block; the tail behind the last one."""
+        return self._blocks[number] if number < self._count else self._tail
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BlockText):
@@ -135,20 +146,20 @@ class BlockText:
         """How many characters this text and ``other`` begin with in common."""
         start = 0
         for block in self:
-            if not other.startswith(block, start):
-                return start + _common_prefix(block, other[start : start + len(block)])
+            if not _stands(block, other, start):
+                return start + common_prefix(block, other[start : start + len(block)])
             start += len(block)
         return start
 
     def common_suffix(self, other: str, most: int) -> int:
         """How many characters both end with in common; ``most`` at most."""
         found = 0
-        for block in chain((self._tail,), map(self._blocks.__getitem__, range(self._count - 1, -1, -1))):
+        for block in self._from_end():
             end = len(other) - found
-            if found + len(block) > most or not other.endswith(block, 0, end):
+            if found + len(block) > most or not _stands(block, other, end - len(block)):
                 size = min(len(block), most - found)
                 part = block[len(block) - size :]
-                return found + _common_suffix(part, other[end - size : end])
+                return found + common_suffix(part, other[end - size : end])
             found += len(block)
         return found
 
@@ -167,7 +178,37 @@ def _cut(text: str) -> list[str]:
     return blocks
 
 
-def _common_prefix(one: str, other: str) -> int:
+def _stands(block: str, text: str, start: int) -> bool:
+    """Whether ``block`` stands in ``text`` at ``start``.
+
+    A copy as narrow as the block is made and compared faster than strings of unlike widths are.
+    """
+    return text.startswith(block, start) if text.isascii() else text[start : start + len(block)] == block
+
+
+def common_ends(old: BlockText, new: BlockText) -> tuple[int, int]:
+    """Characters that two versions of a text are sure to begin and to end with in common; never too many.
+
+    Versions share their blocks, so that this looks at little more than where they differ.
+    """
+    count = min(old._count, new._count)
+    if old._blocks is not new._blocks:  # else the one is a continuation of the other, block for block
+        alike = map(is_, islice(old._blocks, count), new._blocks)
+        count = next((number for number, same in enumerate(alike) if not same), count)
+    one, other = old._block(count), new._block(count)
+    start = old._starts[count] if count < old._count else old._tail_start
+    start += len(one) if other.startswith(one) else common_prefix(one, other)
+    most = min(len(old), len(new)) - start
+    after = 0
+    for one, other in zip(old._from_end(), new._from_end(), strict=False):
+        if one is not other or after + len(one) > most:
+            size = min(len(one), len(other), most - after)
+            return start, after + common_suffix(one[len(one) - size :], other[len(other) - size :])
+        after += len(one)
+    return start, after
+
+
+def common_prefix(one: str, other: str) -> int:
     """By halving: strings are compared as a whole, never character by character."""
     low, high = 0, min(len(one), len(other))
     while low < high:
@@ -179,7 +220,7 @@ def _common_prefix(one: str, other: str) -> int:
     return low
 
 
-def _common_suffix(one: str, other: str) -> int:
+def common_suffix(one: str, other: str) -> int:
     """The same from the right; both have the same length."""
     low, high = 0, len(one)
     while low < high:
