@@ -16,6 +16,9 @@ from conftest import artifact
 from tokenizers import Tokenizer as HuggingFace
 
 from toktier.artifact import Artifact
+from toktier.chat.guarded import GuardedText
+from toktier.chat.provenance import Origin, Traced
+from toktier.errors import BackendUnsupportedError
 from toktier.tokenizer import Tokenizer
 
 MARK = "\u2581"
@@ -123,6 +126,23 @@ def test_cuts_streams_and_sessions(case: int) -> None:
         text = text[:start] + new + text[stop:]
         session.edit(start, stop, new)
         np.testing.assert_array_equal(session.ids, judge.encode(text).ids)
+
+
+@pytest.mark.parametrize("case", EACH)
+def test_chats_with_tokens_of_the_template_alone(case: int) -> None:
+    """Their stretches are marked one by one; what a text begins with may move behind a token, and back."""
+    tok, judge = both(case)
+    _, normalizer, added = CASES[case]
+    written = " ".join(ADDED[k][0] for k in added)
+    if tok._unsupported is not None or (normalizer and any("normalized" in ADDED[k] for k in added)):
+        with pytest.raises(BackendUnsupportedError):
+            GuardedText(tok, written)
+        return
+    guarded = GuardedText(tok, written)
+    for text in texts(3000 + case, 20):
+        for whole in (text, "<a>" + text, text):
+            guarded.update(Traced(whole, Origin.TEMPLATE))
+            assert guarded.ids.tolist() == judge.encode(whole).ids, whole
 
 
 @pytest.mark.parametrize("scheme", ["always", "first"])

@@ -90,6 +90,11 @@ class Front:
             normal, found = _with_stretches(normal, found, self._mark.put(_parts(normal, found)[0::2], continuing))
         return PreparedText(normal, found.starts, found.stops, found.ids, normal is text)
 
+    def stretch(self, text: str, begins: bool) -> str:
+        """What the engines get for what stands between two added tokens; ``begins``: the text begins with it."""
+        normal = self.normalizer.normalize(text)
+        return normal if self._mark is None else self._mark.put([normal] if begins else ["", normal], False)[-1]
+
     def given_spans(self, text: str, *, skip_special: bool = False) -> NDArray[np.int64]:
         """Start and stop, shape (k, 2), of the added tokens that are matched before normalizing."""
         found = self._given.find(text, skip_special=skip_special)

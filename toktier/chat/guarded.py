@@ -75,9 +75,11 @@ class GuardedText:
         items, starts = self._split(text, runs, kept)
         shorter = min(len(items), len(self._items))
         first = _common(items, self._items, shorter)
-        last = _common(items[::-1], self._items[::-1], shorter - first)
+        # what a text begins with may have ids of its own, so it is never taken for what another one ends with
+        last = _common(items[::-1], self._items[::-1], max(shorter - max(first, 1), 0))
         with _own_errors(text):
-            new = [self._encode(item) for item in items[first : len(items) - last]]
+            changed = enumerate(items[first : len(items) - last], first)
+            new = [self._encode(item, begins=number == 0) for number, item in changed]
         old_counts = self._counts[first : len(self._counts) - last]
         fresh = np.concatenate(new) if new else NO_IDS
         start, removed = sum(self._counts[:first]), sum(old_counts)
@@ -125,12 +127,15 @@ class GuardedText:
             starts.append(end)
         return items, [*starts, len(text)]
 
-    def _encode(self, item: str | int) -> NDArray[np.uint32]:
-        """The ids of one item; those of a stretch are the model's, as of a text without added tokens."""
+    def _encode(self, item: str | int, begins: bool) -> NDArray[np.uint32]:
+        """The ids of one item, with which the text ``begins`` or not.
+
+        Those of a stretch are the model's, as of a text without added tokens.
+        """
         if isinstance(item, int):
             return np.array([item], np.uint32)
         tokenizer = self._tokenizer
-        normal = tokenizer._front.normalizer.normalize(item)
+        normal = tokenizer._front.stretch(item, begins)
         prepared = PreparedText(normal, NO_POSITIONS, NO_POSITIONS, NO_IDS, normal == item)
         return tokenizer._engine(normal, "auto").encode(prepared)[0]
 
