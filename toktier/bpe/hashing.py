@@ -79,41 +79,46 @@ def _choose_seeds(displacement: Displacement, hashes: Words) -> NDArray[np.int64
     """Give all buckets their seeds; returns the slots, or None if some bucket finds no seed.
 
     Buckets come with the largest first, for they need many free slots at once; those of a size try the same seed
-    together, and where two want one slot the later one in the order has it.
+    together.  A key that wants a free slot claims it, and a bucket all of whose claims hold has them.
     """
-    bucket = (hashes >> np.uint64(displacement.bucket_shift)).view(np.int64)
-    sizes = np.bincount(bucket, minlength=len(displacement.seeds))
-    largest = int(sizes.max(initial=0))
-    if largest > _CROWDED:
+    order = np.argsort(hashes)  # the keys of a bucket are neighbours now
+    hashes = hashes[order]
+    sizes = np.bincount((hashes >> np.uint64(displacement.bucket_shift)).view(np.int64))
+    if len(hashes) and sizes.max() > _CROWDED:
         return None
-    members, first = np.argsort(bucket, kind="stable"), np.cumsum(sizes) - sizes
-    slot = np.zeros(len(hashes), np.int64)
+    firsts = np.cumsum(sizes) - sizes
+    slots = np.zeros(len(hashes), np.int64)
     free = np.ones(1 << displacement.slot_bits, np.bool_)
-    free[0] = False  # kept for the hash 0, which no seed moves
-    claim = np.zeros(len(free), np.int64)
+    claims = np.zeros(len(free), np.int32)
     random = np.random.default_rng(0)
-    for size in range(largest, 0, -1):
+    if len(hashes) and hashes[0] == 0:  # no seed moves it from slot 0, so nobody else may have that
+        sizes[0] -= 1
+        firsts[0] += 1
+    free[0] = False
+    for size in range(int(sizes.max(initial=0)), 0, -1):
         buckets = np.flatnonzero(sizes == size)
-        keys = members[first[buckets, None] + np.arange(size)]
+        keys = firsts[buckets, None] + np.arange(size)
         for seed in random.integers(1 << 31, size=_TRIALS, dtype=np.uint32) << 1 | 1:
             if len(buckets) == 0:
                 break
             wanted = ((hashes[keys] * seed) >> np.uint64(displacement.slot_shift)).view(np.int64)
-            fit = (free[wanted] | (hashes[keys] == 0)).all(axis=1)
-            in_order = np.sort(wanted[fit], axis=1)
-            fit[fit] = (in_order[:, 1:] != in_order[:, :-1]).all(axis=1)
-            candidates = np.flatnonzero(fit)
-            claim[wanted[candidates]] = candidates[:, None]
-            placed = candidates[(claim[wanted[candidates]] == candidates[:, None]).all(axis=1)]
+            candidates = np.flatnonzero(free[wanted].all(axis=1))
+            claimed = wanted[candidates]
+            names = np.arange(claimed.size, dtype=np.int32).reshape(claimed.shape)
+            claims[claimed] = names
+            holding = np.flatnonzero((claims[claimed] == names).all(axis=1))
+            placed, claimed = candidates[holding], claimed[holding]
             displacement.seeds[buckets[placed]] = seed
-            slot[keys[placed]] = wanted[placed]
-            free[wanted[placed]] = False
+            slots[keys[placed]] = claimed
+            free[claimed] = False
             left = np.ones(len(buckets), np.bool_)
             left[placed] = False
             buckets, keys = buckets[left], keys[left]
         if len(buckets):
             return None
-    return slot
+    found = np.empty_like(slots)
+    found[order] = slots
+    return found
 
 
 @dataclass(frozen=True, slots=True)
