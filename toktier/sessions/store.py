@@ -257,7 +257,7 @@ class SessionStore:
             if entry is None:
                 entry = self._alive[key] = Entry(key, tokenizer, special, f"{special}:{key}")
                 return entry
-            if (entry.tokenizer.fingerprint, entry.special) == (tokenizer.fingerprint, special):
+            if entry.kind == (tokenizer.fingerprint, special):
                 self._totals["hits"] += 1
                 return entry
         raise WrongArtifactError(

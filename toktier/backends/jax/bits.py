@@ -157,7 +157,7 @@ def floods(
 
 
 def earlier(words: jax.Array, distance: int = 1) -> jax.Array:
-    """Marks, packed, moved on by so many places, less than 32: at each place what is so far before it."""
+    """Marks, packed, moved on by 1 to 31 places: at each place what is so far before it."""
     handed = jnp.pad(words, [(0, 0)] * (words.ndim - 1) + [(1, 0)])[..., :-1] >> (_WORD - distance)
     return words << distance | handed
 
@@ -193,10 +193,10 @@ def _last(words: jax.Array, before: jax.Array, place: jax.Array) -> jax.Array:
     word = jnp.clip(place, 0) // _WORD
     up_to = jnp.uint32(0xFFFFFFFF) >> (31 - (jnp.clip(place, 0) % _WORD)).astype(jnp.uint32)
     here = take(words, word) & up_to
-    earlier = take(before, word)
-    other = take(words, earlier - 1)
-    found = jnp.where(here != 0, word * _WORD + _top(here), (earlier - 1) * _WORD + _top(other))
-    return jnp.where((place < 0) | ((here == 0) & (earlier == 0)), -1, found)
+    last = take(before, word)
+    other = take(words, last - 1)
+    found = jnp.where(here != 0, word * _WORD + _top(here), (last - 1) * _WORD + _top(other))
+    return jnp.where((place < 0) | ((here == 0) & (last == 0)), -1, found)
 
 
 def _ones(words: jax.Array) -> jax.Array:
