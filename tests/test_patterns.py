@@ -443,6 +443,9 @@ def test_over_a_hundred_atoms() -> None:
         (r"(?i:\x73)", 4),
         ("(?i:s{1}t)", 5),
         ("a\\", 1),
+        ("(?=a*b).+", 7),
+        ("(?:(?=a*b)c?).*", 13),
+        (r"x(?=(?:ab)+|c)\b.++", 16),
     ],
 )
 def test_refused_with_position(pattern: str, position: int) -> None:

@@ -113,6 +113,7 @@ Node: TypeAlias = One | Concat | Alternation | Repeat | Atomic | LookAhead | Loo
 
 ANY: SetExpr = Not(Chars(()))
 _LINE_FEED = Chars(((10, 10),))
+_IN_LINE: SetExpr = Not(_LINE_FEED)
 _TEXT_START = LookBehind(ANY, True)
 
 
@@ -215,6 +216,8 @@ class _Parser:
                 if previous + literal[:1] in _multi_character_folds():
                     raise self.refuse("a case-insensitive pair with a multi-character folding", start)
                 previous = literal[-1:]
+            if _is_rest_of_line(item) and _looks_far_ahead(items):
+                raise self.refuse("'.*' behind an endless look-ahead, where the engine misses matches,", start)
             items.append(item)
         return items[0] if len(items) == 1 else Concat(tuple(items))
 
@@ -280,7 +283,7 @@ class _Parser:
                 raise self.refuse("a character class inside (?i:…)", start)
             return One(self.bracket(start))
         if self.take("."):
-            return One(Not(Chars(((10, 10),))))
+            return One(_IN_LINE)
         for anchor, node in _ANCHORS.items():
             if self.take(anchor):
                 return node
@@ -451,6 +454,41 @@ def sets_of(node: Node) -> tuple[SetExpr, ...]:
 
     visit(node)
     return tuple(found)
+
+
+def _is_rest_of_line(node: Node) -> bool:
+    """Whether it is ``.*``, ``.+`` or the like, possessive or not, but not lazy."""
+    match node:
+        case Repeat(One(set), _, None, False) | Atomic(Repeat(One(set), _, None, False)):
+            return set == _IN_LINE
+    return False
+
+
+def _looks_far_ahead(items: list[Node]) -> bool:
+    """Whether what comes directly before has an unbounded repeat in a look-ahead.
+
+    Before ``.*`` the engine takes a failure at one place for a failure up to the end of the line, though what the
+    look-ahead asks for may hold further on: ``(?=a*b).+`` does not match in ``cb``.
+    """
+    for item in reversed(items):
+        if _holds_far_look_ahead(item, False):
+            return True
+        if not can_be_empty(item):
+            return False
+    return False
+
+
+def _holds_far_look_ahead(node: Node, ahead: bool) -> bool:
+    match node:
+        case LookAhead(item, negated):
+            return not negated and _holds_far_look_ahead(item, True)
+        case Repeat(item, _, high):
+            return (ahead and high is None) or _holds_far_look_ahead(item, ahead)
+        case Atomic(item):
+            return _holds_far_look_ahead(item, ahead)
+        case Concat(children) | Alternation(children):
+            return any(_holds_far_look_ahead(child, ahead) for child in children)
+    return False
 
 
 def can_be_empty(node: Node) -> bool:
