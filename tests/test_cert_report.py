@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -156,6 +157,22 @@ def test_pairs_are_as_certified(name: str) -> None:
             if found.witness is not None:
                 assert found.witness.confirmed
                 assert found.witness.pieces[0][0] == found.witness.x + found.witness.y
+
+
+_SPACED = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+_MARKED = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [_SPACED, {"type": "Sequence", "pretokenizers": [_SPACED]}, _MARKED, _MARKED | {"prepend_scheme": "first"}],
+)
+def test_witnesses_where_texts_get_a_mark(part: dict[str, Any]) -> None:
+    """What is on the right of a cut gets none, so neither does it before the reference."""
+    tok = Tokenizer(Artifact.from_bytes(json.dumps(small.document(pre_tokenizer=part)).encode(), "made"))
+    found = [certify_pair(tok, before, behind) for before in "a1 \n\t'.\u2581" for behind in "s1 \n'.\u2581"]
+    witnesses = [pair.witness for pair in found if pair.witness is not None]
+    assert witnesses and all(witness.confirmed for witness in witnesses)
 
 
 def test_a_witness_with_the_characters_that_were_asked_about() -> None:

@@ -354,7 +354,7 @@ def _in_words(part: PreTokenizer) -> tuple[str, str | None]:
         case ByteLevel(_, _, use_regex):
             return "ByteLevel", GPT2_PATTERN if use_regex else None
         case Metaspace(mark, scheme, split):
-            return f"Metaspace: {mark!r} before {scheme}{', split' if split else ''}", None
+            return f"Metaspace {mark!r}, prepended: {scheme}{', split' if split else ''}", None
         case Digits(individual_digits):
             return f"Digits, {'one by one' if individual_digits else 'together'}", None
         case Other(type, source):
@@ -477,8 +477,8 @@ def _stage_witness(tokenizer: Tokenizer, basis: _Basis, pair: str, *, against_re
         None if found.other is None else pair[1] + found.other[1:],
     )
     engine = tokenizer.reference().pre_tokenizer
-    if isinstance(engine, pre_tokenizers.ByteLevel):  # what is on the right of a cut gets no space
-        engine = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=engine.use_regex)
+    if basis.plan.prefix:  # it is ByteLevel; what is on the right of a cut gets no space
+        engine = pre_tokenizers.ByteLevel(add_prefix_space=False)
 
     def spans(text: str) -> list[tuple[int, int]]:
         return [(start, stop) for _, (start, stop) in engine.pre_tokenize_str(text) if stop > start]
