@@ -446,6 +446,10 @@ def test_over_a_hundred_atoms() -> None:
         ("(?=a*b).+", 7),
         ("(?:(?=a*b)c?).*", 13),
         (r"x(?=(?:ab)+|c)\b.++", 16),
+        (r"\b.*a", 2),
+        (r"$.*\n", 1),
+        (r"(?=\s).+b", 6),
+        (r"(?:a|\Bc?)(?:b?.*a)", 10),
     ],
 )
 def test_refused_with_position(pattern: str, position: int) -> None:

@@ -142,7 +142,8 @@ _SHORTHAND = "sSdDwWhH"
 #: Names of the set of all word characters; the engine passes over case, blanks and strokes in them.
 _WORD_NAME = re.compile(r"\\w|\\p\{[-_ ]*w[-_ ]*o[-_ ]*r[-_ ]*d[-_ ]*\}", re.IGNORECASE)
 _POSIX_BRACKET = re.compile(
-    r"\[:(?P<negated>\^?)(?P<name>alnum|alpha|ascii|blank|cntrl|digit|graph|lower|print|punct|space|upper|word|xdigit):\]"
+    r"\[:(?P<negated>\^?)"
+    r"(?P<name>alnum|alpha|ascii|blank|cntrl|digit|graph|lower|print|punct|space|upper|word|xdigit):\]"
 )
 _DEEPEST = 60
 
@@ -216,8 +217,8 @@ class _Parser:
                 if previous + literal[:1] in _multi_character_folds():
                     raise self.refuse("a case-insensitive pair with a multi-character folding", start)
                 previous = literal[-1:]
-            if _is_rest_of_line(item) and _looks_far_ahead(items):
-                raise self.refuse("'.*' behind an endless look-ahead, where the engine misses matches,", start)
+            if _begins_with_rest_of_line(item) and _end_asserting(items):
+                raise self.refuse("'.*' behind an assertion, where the engine misses matches,", start)
             items.append(item)
         return items[0] if len(items) == 1 else Concat(tuple(items))
 
@@ -456,38 +457,46 @@ def sets_of(node: Node) -> tuple[SetExpr, ...]:
     return tuple(found)
 
 
-def _is_rest_of_line(node: Node) -> bool:
-    """Whether it is ``.*``, ``.+`` or the like, possessive or not, but not lazy."""
+def _begins_with_rest_of_line(node: Node) -> bool:
+    """Whether it may begin with ``.*``, ``.+`` or the like, possessive or not, but not lazy."""
     match node:
-        case Repeat(One(set), _, None, False) | Atomic(Repeat(One(set), _, None, False)):
+        case Repeat(One(set), _, None, False):
             return set == _IN_LINE
+        case Repeat(item) | Atomic(item):
+            return _begins_with_rest_of_line(item)
+        case Alternation(branches):
+            return any(map(_begins_with_rest_of_line, branches))
+        case Concat(items):
+            for item in items:
+                if _begins_with_rest_of_line(item):
+                    return True
+                if not can_be_empty(item):
+                    return False
     return False
 
 
-def _looks_far_ahead(items: list[Node]) -> bool:
-    """Whether what comes directly before has an unbounded repeat in a look-ahead.
+def _end_asserting(items: list[Node]) -> bool:
+    """Whether an assertion may stand directly before what comes next.
 
-    Before ``.*`` the engine takes a failure at one place for a failure up to the end of the line, though what the
-    look-ahead asks for may hold further on: ``(?=a*b).+`` does not match in ``cb``.
+    Before ``.*`` the engine takes a failure at one place for a failure up to the end of the line, though the
+    assertion may hold further on: ``\\b.*a`` does not match in a space and ``a``.
     """
     for item in reversed(items):
-        if _holds_far_look_ahead(item, False):
+        if _asserts(item):
             return True
         if not can_be_empty(item):
             return False
     return False
 
 
-def _holds_far_look_ahead(node: Node, ahead: bool) -> bool:
+def _asserts(node: Node) -> bool:
     match node:
-        case LookAhead(item, negated):
-            return not negated and _holds_far_look_ahead(item, True)
-        case Repeat(item, _, high):
-            return (ahead and high is None) or _holds_far_look_ahead(item, ahead)
-        case Atomic(item):
-            return _holds_far_look_ahead(item, ahead)
+        case LookAhead() | LookBehind() | TextEnd():
+            return True
+        case Repeat(item) | Atomic(item):
+            return _asserts(item)
         case Concat(children) | Alternation(children):
-            return any(_holds_far_look_ahead(child, ahead) for child in children)
+            return any(map(_asserts, children))
     return False
 
 
