@@ -437,7 +437,7 @@ class Tokenizer:
         Raises :class:`~toktier.errors.BackendUnsupportedError` where only the reference runs the tokenizer.
         """
         normal, starts = self.piece_starts(text, special=special, backend=backend)
-        prepared = self._prepare(text, special)
+        prepared = self._prepare(plain_text(text), special)
         added = dict(zip(prepared.starts.tolist(), prepared.ids.tolist(), strict=True))
         found = []
         for start, stop in pairwise([*starts.tolist(), len(normal)]):
