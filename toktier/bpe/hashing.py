@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,17 +197,18 @@ class KeyTable:
         return ids
 
 
+def single_items(array: NDArray[Any]) -> memoryview:
+    """A view of an array of integers that gives single ones as Python's own, faster than the array does."""
+    buffer: Any = array  # older annotations of numpy do not say that it is one
+    return memoryview(buffer)
+
+
 class KeyReader:
     """Looks single keys up in a :class:`KeyTable`, where arrays would cost more than the look-up."""
 
     def __init__(self, table: KeyTable) -> None:
-        # numpy's arrays are buffers, and reading single items is faster through a memoryview
-        self._columns = (
-            memoryview(table.low),  # type: ignore[arg-type]
-            memoryview(table.high),  # type: ignore[arg-type]
-            memoryview(table.ids),  # type: ignore[arg-type]
-            memoryview(table.displacement.seeds),  # type: ignore[arg-type]
-        )
+        arrays = table.low, table.high, table.ids, table.displacement.seeds
+        self._columns = [single_items(array) for array in arrays]
         self._multiplier = table.displacement.multiplier
         self._shifts = table.displacement.bucket_shift, table.displacement.slot_shift
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .barriers import Barriers
 from .batch import merge_words, word_bounds
-from .hashing import ABSENT, KeyReader, KeyTable
+from .hashing import ABSENT, KeyReader, KeyTable, single_items
 from .memo import IdsAndCounts, ranges
 from .symbols import FirstSymbols, WordSymbols
 from .tables import PADDING, SHORT, Merges, TokenBytes, short_keys
@@ -70,7 +70,7 @@ class PieceEncoder:
         self._ranks = PairRanks(tables.merges.table)
         self._whole = KeyReader(tables.whole)
         self._first = WordSymbols(tables.first)
-        self._results = memoryview(tables.merges.result)  # type: ignore[arg-type]  # arrays are buffers
+        self._results = single_items(tables.merges.result)
 
     def encode(self, pieces: Sequence[str]) -> list[bytes]:
         """The ids of each of the non-empty ``pieces``, as the bytes of a uint32 array.

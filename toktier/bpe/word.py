@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
-from .hashing import ABSENT, WORD, PairTable
+from .hashing import ABSENT, WORD, PairTable, single_items
 
 NO_RULE = int(ABSENT)
 
@@ -23,10 +23,9 @@ class PairRanks(dict[int, int]):
     def __init__(self, table: PairTable, limit: int = 1 << 18) -> None:
         super().__init__()
         self.shift = table.id_bits
-        # numpy's arrays are buffers, and reading single items is faster through a memoryview
         self._table = (
-            memoryview(table.entries),  # type: ignore[arg-type]
-            memoryview(table.displacement.seeds),  # type: ignore[arg-type]
+            single_items(table.entries),
+            single_items(table.displacement.seeds),
             table.displacement.multiplier,
             table.displacement.bucket_shift,
             table.displacement.slot_shift,
