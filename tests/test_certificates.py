@@ -328,7 +328,10 @@ def test_a_token_is_never_cut() -> None:
     ("parts", "reason"),
     [
         ({"pre_tokenizer": None}, "no token for some bytes"),
-        ({"pre_tokenizer": GPT2 | {"add_prefix_space": True}}, "ByteLevel adds a space before each text"),
+        (
+            {"pre_tokenizer": _then(_split("1", "Isolated"), GPT2 | {"add_prefix_space": True})},
+            "ByteLevel adds a space before each piece",
+        ),
         ({"pre_tokenizer": _then(_split(r"(a)\1", "Isolated"), BYTES)}, r"\1"),
         ({"pre_tokenizer": {"type": "UnicodeScripts"}}, "the pre-tokenizer UnicodeScripts runs on the reference"),
         ({"normalizer": {"type": "Nmt"}}, "the normalizer Nmt"),
