@@ -240,7 +240,7 @@ def test_cuts_in_a_trace(name: str) -> None:
 # --- on the command line ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", tokenizers("gpt2", "gpt-oss", *OTHERS))
+@pytest.mark.parametrize("name", tokenizers("gpt2", "qwen3", *OTHERS))
 @pytest.mark.parametrize("width", [80, 120])
 def test_lines_fit_the_terminal(name: str, width: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tokenizer = path_of(name, tmp_path)

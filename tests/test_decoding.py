@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import small
-from conftest import artifact, reference, tokenizers
+from conftest import artifact, reference, tokenizers, usual_tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
@@ -80,7 +80,7 @@ TEXT = (
 )
 
 
-@pytest.mark.parametrize("name", tokenizers())
+@pytest.mark.parametrize("name", usual_tokenizers())
 def test_real_tokenizers(name: str) -> None:
     document, judge = artifact(name).document(), reference(name)
     decoder = own(document, judge)
