@@ -47,14 +47,7 @@ def starts(n: Neighbours, threes: bool) -> jax.Array:
     # an other character that no match reaches yet
     fresh = once(_is_other(here) & ~(_is_other(before) | (before == Class.SPACE)))
     lone_before = behind(of_character(n.first, fresh), 1, False)
-    short, long = contractions(
-        n,
-        (here == Class.APOSTROPHE) & fresh,
-        here == Class.STMD,
-        here == Class.RV,
-        here == Class.E,
-        here == Class.L,
-    )
+    short, long = contractions(n, (here == Class.APOSTROPHE) & fresh, Class.STMD)
     behind_contraction = behind(short, 2, False) | behind(long, 3, False)
 
     joined = _is_letter(before) | (before == Class.SPACE) | (before == Class.WHITE) | lone_before

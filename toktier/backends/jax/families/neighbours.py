@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TypeAlias
 
 import jax
@@ -104,14 +106,14 @@ def any_row(rows: jax.Array) -> jax.Array:
     return rows[0] | rows[1] | rows[2]
 
 
-def contractions(
-    n: Neighbours, apostrophe: jax.Array, stmd: jax.Array, rv: jax.Array, e: jax.Array, ll: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def contractions(n: Neighbours, apostrophe: jax.Array, *stmd: int) -> tuple[jax.Array, jax.Array]:
     """At which apostrophes a contraction begins, of two bytes and of three; all bool over the bytes.
 
-    ``stmd``, ``rv``, ``e``, ``ll``: the letters; of those only one of the first is of two bytes, the long s.
+    ``stmd``: the class of the letters s, t, m and d, in each case that counts; those of r and v, of e and of l are
+    the next three.  Of the letters only one of the first is of two bytes, the long s.
     """
+    single, rv, e, ll = (reduce(or_, [n.here == first + number for first in stmd]) for number in range(4))
     one_byte = ahead(n.first, 2, True)
-    short = apostrophe & ahead(stmd, 1, False)
+    short = apostrophe & ahead(single, 1, False)
     long = apostrophe & (ahead(rv, 1, False) & ahead(e, 2, False) | ahead(ll, 1, False) & ahead(ll, 2, False))
     return short & one_byte, short & ~one_byte | long

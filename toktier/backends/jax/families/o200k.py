@@ -175,10 +175,7 @@ def _suffix(in_run: Carried, m: Marks, short: jax.Array, long: jax.Array) -> Car
 
 def _contractions(n: Neighbours) -> tuple[jax.Array, jax.Array]:
     """:func:`.neighbours.contractions` in either case, packed."""
-    here = n.here
-    pairs = zip(range(Class.UPPER_STMD, Class.UPPER), range(Class.STMD, Class.LOWER), strict=True)
-    letters = ((here == upper) | (here == lower) for upper, lower in pairs)
-    short, long = contractions(n, here == Class.APOSTROPHE, *letters)
+    short, long = contractions(n, n.here == Class.APOSTROPHE, Class.UPPER_STMD, Class.STMD)
     return pack(short), pack(long)
 
 

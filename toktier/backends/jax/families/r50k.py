@@ -44,14 +44,7 @@ def starts(n: Neighbours) -> jax.Array:
     same = (_kind(here) == _kind(before)) & (before != END)
     # the first of a visible run that no space has taken along
     fresh = once(visible & ~same & (before != Class.SPACE))
-    short, long = contractions(
-        n,
-        (here == Class.APOSTROPHE) & fresh,
-        here == Class.STMD,
-        here == Class.RV,
-        here == Class.E,
-        here == Class.L,
-    )
+    short, long = contractions(n, (here == Class.APOSTROPHE) & fresh, Class.STMD)
     begins = fresh & ~behind(short | long, 1, False)
     begins |= visible & (here >= Class.STMD) & (behind(short, 2, False) | behind(long, 3, False))
     return begins | white & ((before > Class.WHITE) | _is_visible(after))
