@@ -7,9 +7,9 @@ text of its own, and searched for the others, whose contents have been normalize
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +87,7 @@ class Front:
             seen = self._normalized.find(hide(normal, found), skip_special=skip_special)
             found = merge(found, seen)
         if self._mark is not None:
-            normal, found = _with_stretches(normal, found, self._mark.put(_parts(normal, found)[0::2], continuing))
+            normal, found = _with_stretches(normal, found, partial(self._mark.put, continuing=continuing))
         return PreparedText(normal, found.starts, found.stops, found.ids, normal is text)
 
     def stretch(self, text: str, begins: bool) -> str:
@@ -108,12 +108,13 @@ class Front:
             return (text if normal == text else normal), found
         if len(text) < _SHORT and self.normalizer.leaves_alone(text):
             return text, found
-        gaps = _parts(text, found)[0::2]
-        if continuing and self._continuing is not self.normalizer:
-            fresh = [self._continuing.normalize(gaps[0]), *self.normalizer.normalize_segments(gaps[1:])]
-        else:
-            fresh = self.normalizer.normalize_segments(gaps)
-        return (text, found) if fresh is gaps else _with_stretches(text, found, fresh)
+        if not continuing or self._continuing is self.normalizer:
+            return _with_stretches(text, found, self.normalizer.normalize_segments)
+        return _with_stretches(
+            text,
+            found,
+            lambda gaps: [self._continuing.normalize(gaps[0]), *self.normalizer.normalize_segments(gaps[1:])],
+        )
 
 
 def _parts(text: str, found: Matches) -> list[str]:
@@ -122,10 +123,12 @@ def _parts(text: str, found: Matches) -> list[str]:
     return [text[a:b] for a, b in zip([0, *bounds], [*bounds, len(text)], strict=True)]
 
 
-def _with_stretches(text: str, found: Matches, fresh: list[str]) -> tuple[str, Matches]:
-    """The text with other stretches between the matches, and the matches where they are now."""
+def _with_stretches(text: str, found: Matches, change: Callable[[list[str]], list[str]]) -> tuple[str, Matches]:
+    """The text with the stretches between the matches changed, and the matches where they are now."""
     parts = _parts(text, found)
-    if fresh == parts[0::2]:
+    gaps = parts[0::2]
+    fresh = change(gaps)
+    if fresh is gaps or fresh == gaps:
         return text, found
     parts[0::2] = fresh
     ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))

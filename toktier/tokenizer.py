@@ -620,19 +620,17 @@ class Tokenizer:
         if engine.name == "jax":
             return self._device_ids(text, special, continuing)
 
-        def encode(part: str, continuing: bool) -> NDArray[np.uint32]:
-            return self._engine(part, backend).encode(self._prepare(part, special, continuing))[0]
-
         size = _PART
         if engine.name == "numpy":
             workers = usable_cores() if threads is None else threads
             size = min(2 * _PART, max(_PART, len(text) // max(1, workers)))
         if len(text) <= size + size // 4:
-            return encode(text, continuing)
+            return engine.encode(self._prepare(text, special, continuing))[0]
 
         def encode_span(span: tuple[int, int]) -> NDArray[np.uint32]:
             start, stop = span
-            return encode(text[start:stop], continuing or start > 0)
+            part = text[start:stop]
+            return self._engine(part, backend).encode(self._prepare(part, special, continuing or start > 0))[0]
 
         return np.concatenate(map_parts(encode_span, list(pairwise(self._cuts.parts(text, size))), threads))
 
