@@ -16,6 +16,7 @@ from typing import Literal
 
 from .certificates.barriers import why_no_barriers
 from .errors import UnsupportedPatternError
+from .patterns.backtracking import backtracks
 from .patterns.behaviors import BEHAVIORS, pieces_of
 from .patterns.charsets import DIGITS, PUNCTUATION, WHITE_SPACE, WORDS
 from .patterns.syntax import Alternation, Chars, Concat, Node, Not, One, Property, Repeat, Union, parse
@@ -230,7 +231,13 @@ def _stages(part: PreTokenizer, normalizer: Normalizer | None) -> list[_Stage] |
             return _split(_literal(text), behavior, invert)
         case Split(Regex(source), behavior, invert):
             try:
-                return _split(parse(source), behavior, invert)
+                match = parse(source)
+                if backtracks(match):
+                    return (
+                        f"the pattern {source!r} may take more than linear time in the engine of the reference, "
+                        "which then gives up"
+                    )
+                return _split(match, behavior, invert)
             except UnsupportedPatternError as problem:
                 return str(problem)
         case Other("Punctuation", source):

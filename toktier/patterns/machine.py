@@ -70,7 +70,7 @@ class _Node:
     level: int = 0  # how many guides the node is part of
 
 
-class _Builder:
+class Builder:
     """Compile a pattern backwards: each node is built with its continuation."""
 
     def __init__(self, atoms: Atoms) -> None:
@@ -173,7 +173,7 @@ def derive(pattern: Node, atoms: Atoms) -> Machine:
     Raises :class:`~toktier.errors.UnsupportedPatternError` if the pattern can match the empty string or is
     too large.
     """
-    builder = _Builder(atoms)
+    builder = Builder(atoms)
     start = builder.build(pattern, _MATCH)
     nodes = builder.nodes
     _refuse_nullable(nodes, start)
