@@ -49,7 +49,11 @@ def check(tokens: list[AddedToken], text: str, *, skip_special: bool = False) ->
     """The matcher's view of ``text`` spelled out in ids must be the reference's."""
     engine = reference(tokens)
     engine.encode_special_tokens = skip_special
-    found = AddedTokenMatcher(tokens).find(text, skip_special=skip_special)
+    matcher = AddedTokenMatcher(tokens)
+    found = matcher.find(text, skip_special=skip_special)
+    if matcher._pattern is not None:  # looked for one by one, or all by the pattern
+        ways = [matcher._split(matcher._pattern, text, most) for most in (len(text), len(text) // 2, 0)]
+        assert ways[0] == ways[1] == ways[2]
     ids: list[int] = []
     end = 0
     for start, stop, token in zip(found.starts.tolist(), found.stops.tolist(), found.ids.tolist(), strict=True):

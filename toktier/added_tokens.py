@@ -28,6 +28,9 @@ from .segments import NO_IDS, NO_POSITIONS
 # How deep trie branches are nested in a pattern before the rest is written flat:
 # the pattern compiler of the standard library recurses once or more per level.
 _MAX_NESTING = 40
+# A character alone is looked for ten times as fast as a pattern. If literals begin with one that a text has more
+# often than once in so many characters, though, calling the pattern for each takes longer than one scan.
+_RARE = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +207,8 @@ class AddedTokenMatcher:
         self._pattern: re.Pattern[str] | None = None
         if self._tokens and self.unsupported is None:
             self._pattern = re.compile("(" + _source(_trie(self._index)) + ")")
+        firsts = {content[:1] for content in self._index}
+        self._first = firsts.pop() if len(firsts) == 1 else ""
 
     def _reason(self) -> str | None:
         if "" in self._index:
@@ -235,8 +240,7 @@ class AddedTokenMatcher:
         """
         if self._pattern is None:
             return NO_MATCHES
-        # Gaps and literals alternate; splitting keeps the whole scan out of Python code.
-        parts = self._pattern.split(text if among is None else among)
+        parts = self._split(self._pattern, text if among is None else among, len(text) // _RARE)
         if len(parts) == 1:
             return NO_MATCHES
         ends = np.array(list(accumulate(map(len, parts))), np.int64)
@@ -248,6 +252,22 @@ class AddedTokenMatcher:
         if self._any_flagged and self._flagged[which].any():
             starts, stops, which = self._apply_flags(text, starts, stops, which)
         return Matches(np.ascontiguousarray(starts), np.ascontiguousarray(stops), self._ids[which])
+
+    def _split(self, pattern: re.Pattern[str], text: str, most: int) -> list[str]:
+        """Gaps and literals in turn; up to ``most`` places where one may begin are looked at one by one."""
+        if self._first and most:
+            parts: list[str] = []
+            done, at = 0, text.find(self._first)
+            while at >= 0 and most:
+                most -= 1
+                found, following = pattern.match(text, at), at + 1
+                if found:
+                    parts += (text[done:at], found[0])
+                    done = following = found.end()
+                at = text.find(self._first, following)
+            if at < 0:
+                return [*parts, text[done:]]
+        return pattern.split(text)  # which keeps the whole scan out of Python code
 
     def _apply_flags(
         self, text: str, starts: NDArray[np.int64], stops: NDArray[np.int64], which: NDArray[np.int64]
