@@ -55,7 +55,7 @@ class Stages:
         for number, (machine, pattern) in enumerate(zip(machines, compiled, strict=True)):
             alone = derive_relation([machine], self.atoms.count)
             pairs = windows.closing_symbols(alone.closes, number > 0)
-            table = windows.window_table(machine, number > 0, pairs)
+            table = windows.make_windows(machine, number > 0, pairs)
             by_windows.append(lanes.make_stage(machine, pattern, pairs, table))
             by_lanes.append(lanes.make_stage(machine, pattern, pairs, None))
         self.splitter = Splitter(tuple(by_windows), self.atoms.count)
@@ -99,6 +99,21 @@ class Stages:
 def _cut(text: str, starts: list[int]) -> list[str]:
     assert starts[:1] in ([0], []), "a text begins with a piece"
     return [text[a:b] for a, b in pairwise([*starts, len(text)])]
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_the_nearest_flag(step: int) -> None:
+    """One at a time where it is near, by search where it is not."""
+    random = np.random.default_rng(0)
+    for share in (0.5, 0.05, 0.005):
+        flags = random.random(2000) < share
+        flags[[0, -1]] = True
+        places = np.sort(random.integers(0, 2000, 300))
+        right = [
+            next(p for p in range(start, 2000 if step > 0 else -1, step) if flags[p]) for start in places.tolist()
+        ]
+        assert lanes._nearest(flags, places, step).tolist() == right
+    assert lanes._nearest(flags, places[:0], step).tolist() == []
 
 
 # --- patterns in use --------------------------------------------------------------------

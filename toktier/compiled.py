@@ -26,13 +26,14 @@ from .bpe.pieces import PieceTables, long_tokens
 from .bpe.symbols import FirstSymbols, Neighbours
 from .bpe.tables import Merges, TokenBytes
 from .certificates.certificate import ARRAYS, Certificate
-from .patterns import lanes
+from .patterns import lanes, windows
 from .patterns.bimachine import Machine
 from .patterns.lanes import Splitter
+from .patterns.windows import Windows
 from .pipeline import Pipeline, parse
 
 #: Raise it whenever the meaning of what is stored changes.
-FORMAT = 20
+FORMAT = 21
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
@@ -170,7 +171,7 @@ def _split(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Spl
             Machine(arrays[f"oracle {i}"], arrays[f"walk {i}"], stage["first"], stage["has_gaps"]),
             atom_patterns[i],
             arrays[f"closes {i}"],
-            arrays.get(f"windows {i}"),
+            _windows(i, arrays),
         )
         for i, stage in enumerate(header["stages"])
     )
@@ -179,6 +180,11 @@ def _split(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Spl
         Splitter(stages, int(header["atoms"])),
         tuple(re.compile(stage["stand-in"]) for stage in header["stages"]),
     )
+
+
+def _windows(stage: int, arrays: Mapping[str, NDArray[Any]]) -> Windows | None:
+    names = [f"windows {stage} {name}" for name in windows.ARRAYS]
+    return Windows(*(arrays[name] for name in names)) if names[0] in arrays else None
 
 
 def _pieces(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], tokens: TokenBytes) -> PieceTables:

@@ -122,9 +122,9 @@ def _derive_stages(plan: Plan, header: _Header, arrays: _Arrays) -> str | None:
         alone = relation_of(plan.stages) if len(machines) == 1 else derive_relation([machine], atoms.count)
         closes = windows.closing_symbols(alone.closes, number > 0)
         arrays[f"closes {number}"] = closes
-        table = windows.window_table(machine, number > 0, closes)
-        if table is not None:
-            arrays[f"windows {number}"] = table
+        found = windows.make_windows(machine, number > 0, closes)
+        if found is not None:
+            arrays |= {f"windows {number} {name}": getattr(found, name) for name in windows.ARRAYS}
     return None
 
 

@@ -1,8 +1,9 @@
 """Running the machines of a pre-tokenizer over a whole text with numpy.
 
 Each stage is decided by windows of a few symbols where they suffice (:mod:`~toktier.patterns.windows`).  What
-they leave open lies in stretches between two places at which the stage may be run apart.  Each stretch is a
-lane, and all lanes take their steps together: first the oracle from the right, then the walk from the left.
+even the wider ones leave open lies in stretches between two places at which the stage may be run apart.  Each
+stretch is a lane, and all lanes take their steps together: first the oracle from the right, then the walk from
+the left.
 
 Added tokens are marked by the end atom, which ends one text and begins the next.
 """
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bimachine import Machine
-from .windows import BEGINS, CLOSES, UNKNOWN
+from .windows import BEGINS, CLOSES, UNKNOWN, Windows
 
 #: Lanes that are run together; more would not fit the processor's cache.
 _MOST_LANES = 8192
@@ -28,6 +29,8 @@ _LENGTHY_LANE = 48
 _FEW = 16
 #: Symbols whose windows are looked up in one go.
 _BLOCK = 1 << 16
+#: Flags so near are looked for step by step.
+_NEAR = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +50,14 @@ class Stage:
     first: int  # least walk state that begins a piece
     pattern: re.Pattern[bytes]  # the same stage for ``re``, over atoms
     closes: NDArray[np.bool_]  # see :func:`~toktier.patterns.windows.closing_symbols`
-    windows: NDArray[np.uint8] | None  # see :func:`~toktier.patterns.windows.window_table`
+    windows: Windows | None
 
 
 def make_stage(
     machine: Machine,
     pattern: re.Pattern[bytes],
     closes: NDArray[np.bool_],
-    windows: NDArray[np.uint8] | None,
+    windows: Windows | None,
 ) -> Stage:
     """Lay the machine's tables out for stepping."""
     states, atoms = machine.oracle.shape
@@ -101,16 +104,19 @@ class Splitter:
             starts = np.flatnonzero(_look_up(stage.closes, symbols, self.end) != 0)
             lengths = np.diff(starts, append=len(atoms))
         else:
-            verdict = _look_up(stage.windows, symbols, self.end)
-            begins = (verdict & BEGINS).view(np.bool_)
+            verdict = _look_up(stage.windows.near, symbols, self.end)
             unknown = np.flatnonzero((verdict & UNKNOWN) != 0)
+            farther = _look_farther(stage.windows, symbols, unknown, self.end)
+            verdict[unknown] |= farther
+            begins = (verdict & BEGINS).view(np.bool_)
+            unknown = unknown[farther == UNKNOWN]
             if len(unknown) == 0:
                 return begins
-            cuts = np.append(np.flatnonzero((verdict & CLOSES) != 0), len(atoms))
-            which = np.searchsorted(cuts, unknown, side="right")
-            which = which[np.flatnonzero(np.diff(which, prepend=0))]
-            starts = cuts[which - 1]
-            lengths = cuts[which] - starts
+            closes = np.append(verdict, CLOSES) & CLOSES != 0
+            starts = _nearest(closes, unknown, -1)
+            first = np.flatnonzero(np.diff(starts, prepend=-1))
+            starts = starts[first]
+            lengths = _nearest(closes, unknown[first] + 1, 1) - starts
         order = np.argsort(lengths, kind="stable")[::-1]
         starts, lengths = starts[order], lengths[order]
         longest, lengthy = np.searchsorted(-lengths, (-_LONGEST_LANE, -_LENGTHY_LANE)).tolist()
@@ -175,6 +181,37 @@ def _look_up(
             index *= np.uint32(width * width)
             index += pair[2 : size + 2]
         flat.take(index.astype(np.intp), out=found[start : start + size], mode="clip")
+    return found
+
+
+def _look_farther(
+    windows: Windows, symbols: NDArray[np.uint8], places: NDArray[np.int64], end: int
+) -> NDArray[np.uint8]:
+    """The verdicts of wider windows on some places, which are no end markers."""
+    padded = np.full(len(symbols) + 4, end, np.uint8)
+    padded[3:-1] = symbols
+    before = windows.before[padded[places], padded[places + 1], padded[places + 2]]
+    places = places + 3
+    after = _nearest(padded[1:] != padded[:-1], places, 1) + 1
+    longer = (after - places > 1).view(np.int8)
+    return windows.far[before, windows.ahead[padded[places], padded[after], longer]]
+
+
+def _nearest(flags: NDArray[np.bool_], places: NDArray[np.int64], step: int) -> NDArray[np.int64]:
+    """The first flag from each of ``places`` on, to the right (``step`` 1) or left (-1); there must be one."""
+    found = places.copy()
+    move = (~flags).view(np.int8) * np.int8(step)
+    pending = np.arange(len(places))
+    for _ in range(_NEAR // 8):
+        now = found[pending]
+        for _ in range(8):
+            now += move.take(now)
+        found[pending] = now
+        pending = pending[move.take(now) != 0]
+        if len(pending) == 0:
+            return found
+    flagged = np.flatnonzero(flags)
+    found[pending] = flagged[np.searchsorted(flagged, found[pending], side="right") - (step < 0)]
     return found
 
 

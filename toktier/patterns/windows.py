@@ -1,7 +1,7 @@
 """What a few neighbouring characters already say about a piece start.
 
 Most positions need no automaton: between two letters, say, with a letter or a space around them, no piece
-begins in any text.  :func:`window_table` asks the machine, for every window of symbols, whether a piece begins
+begins in any text.  :func:`make_windows` asks the machine, for every window of symbols, whether a piece begins
 at a given place of it in *all* texts, in *no* text, or whether that depends on what is farther away.  It
 explores what the two automata can know at such a place, so the answers hold for texts of any length.
 
@@ -11,16 +11,51 @@ an earlier stage begins a piece.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from .bimachine import Machine
 
-#: Bits of a table's entries: a piece begins here; that depends on more than the window; the stage may be run
-#: apart on what is left of here and on the rest.
+#: Bits of a verdict: a piece begins here; that depends on more than the window; the stage may be run apart on
+#: what is left of here and on the rest.
 BEGINS, UNKNOWN, CLOSES = np.uint8(1), np.uint8(2), np.uint8(4)
 
 _LARGEST = 1 << 20
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Verdicts on places, by the symbols around them.
+
+    ``near``: uint8, of shape (symbols,) * 4 or * 3: the two symbols before a place (or the one), and the two from
+    there on.
+
+    The rest is for the few places that these leave open, and looks farther: at three symbols before a place, the
+    one there, and the one after its run, however long that is.  ``before``: uint16, (symbols,) * 3, numbers what
+    the first three tell; ``ahead``: uint16, (symbols, symbols, 2), what the others tell, the last index being
+    whether the run is longer than one symbol.  ``far``: uint8, the verdict by these two numbers.
+    """
+
+    near: NDArray[np.uint8]
+    before: NDArray[np.uint16]
+    ahead: NDArray[np.uint16]
+    far: NDArray[np.uint8]
+
+
+#: The names of what :class:`Windows` has.
+ARRAYS = ("near", "before", "ahead", "far")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What each of some windows tells: ``possible[number[window]]``, a set of states."""
+
+    number: NDArray[np.uint16]
+    possible: Bools
 
 
 def symbol_count(machine: Machine, earlier: bool) -> int:
@@ -28,7 +63,7 @@ def symbol_count(machine: Machine, earlier: bool) -> int:
     return int(machine.oracle.shape[1]) * (2 if earlier else 1)
 
 
-def closing_symbols(closes: NDArray[np.bool_], earlier: bool) -> NDArray[np.bool_]:
+def closing_symbols(closes: Bools, earlier: bool) -> Bools:
     """Pairs of symbols between which a stage may be run apart, shape (symbols, symbols).
 
     ``closes``: the pairs of atoms that close for this stage alone.
@@ -39,35 +74,41 @@ def closing_symbols(closes: NDArray[np.bool_], earlier: bool) -> NDArray[np.bool
     return np.block([[padded, np.ones_like(padded)]] * 2)  # where an earlier stage cuts, this one does
 
 
-def window_table(machine: Machine, earlier: bool, closes: NDArray[np.bool_]) -> NDArray[np.uint8] | None:
-    """A table over windows of symbols, of shape (symbols,) * 4 or * 3, or None if even that is too large.
-
-    The windows are the two symbols before a place (or the one) and the two from there on.  ``closes``: see
-    :func:`closing_symbols`.
-    """
+def make_windows(machine: Machine, earlier: bool, closes: Bools) -> Windows | None:
+    """The tables of a stage, or None if even those are too large.  ``closes``: see :func:`closing_symbols`."""
     symbols = symbol_count(machine, earlier)
     if symbols**3 > _LARGEST:
         return None
-    before = _arriving(machine, symbols)
-    if symbols**4 <= _LARGEST:
-        before = _one_more(machine, symbols, before)
-    right = _seeing(machine, symbols)
+    one = _known(_arriving(machine, symbols), 1)
+    two = _one_more(machine, symbols, one)
+    three = _one_more(machine, symbols, two)
+    ahead = _known(_seeing(machine, symbols), 3)
+    close = two if symbols**4 <= _LARGEST else one
+    near = _verdicts(machine, close, ahead)[close.number[..., None, None], ahead.number[..., 0]]
+    near[..., _forced(machine, symbols), :] = BEGINS
+    near |= (closes * CLOSES)[..., None]
+    return Windows(near, three.number, ahead.number, _verdicts(machine, three, ahead))
+
+
+def _verdicts(machine: Machine, before: _Known, ahead: _Known) -> NDArray[np.uint8]:
+    """For what is known of both sides of a place: BEGINS, 0, or UNKNOWN."""
     begins = machine.walk >= machine.first  # [walk state, oracle state]
-    history = before.shape[1:-1]
-    flat = before.reshape(len(before), -1, before.shape[-1])
-    can = (flat & begins[:, None, :]).any(axis=0).astype(np.float32)
-    cannot = (flat & ~begins[:, None, :]).any(axis=0).astype(np.float32)
-    seen = right.reshape(len(right), -1).astype(np.float32)
-    sometimes = (can @ seen > 0).reshape(*history, symbols, symbols)
-    not_always = (cannot @ seen > 0).reshape(*history, symbols, symbols)
-    forced = _forced(machine, symbols)
-    sometimes[..., forced, :], not_always[..., forced, :] = True, False
-    table = np.where(sometimes & not_always, UNKNOWN, np.where(sometimes, BEGINS, np.uint8(0)))
-    table |= (closes * CLOSES)[..., None]
-    return table.astype(np.uint8)
+    seen = ahead.possible.T.astype(np.float32)
+    sometimes, not_always = (
+        (before.possible & where).any(axis=1).astype(np.float32) @ seen > 0 for where in (begins, ~begins)
+    )
+    return np.where(sometimes & not_always, UNKNOWN, np.where(sometimes, BEGINS, np.uint8(0)))
 
 
-def _forced(machine: Machine, symbols: int) -> NDArray[np.bool_]:
+def _known(possible: Bools, dimensions: int) -> _Known:
+    """Sets, the first ``dimensions`` of whose array are those of their windows, without repetition."""
+    windows, sets = possible.shape[:dimensions], possible.shape[dimensions:]
+    rows = possible.reshape(int(np.prod(windows)), -1)
+    _, first, number = np.unique(np.packbits(rows, axis=1), axis=0, return_index=True, return_inverse=True)
+    return _Known(number.reshape(windows).astype(np.uint16), rows[first].reshape(-1, *sets))
+
+
+def _forced(machine: Machine, symbols: int) -> Bools:
     """The symbols at which a piece always begins: the end marker, and where an earlier stage begins one."""
     atoms = machine.oracle.shape[1]
     forced: NDArray[np.bool_] = np.arange(symbols) >= atoms
@@ -88,53 +129,49 @@ def _step(machine: Machine, symbol: int) -> tuple[NDArray[np.uint8], bool, NDArr
     return now, forced, seen
 
 
-def _arriving(machine: Machine, symbols: int) -> NDArray[np.bool_]:
-    """``[walk state, last symbol, oracle state seen ahead]``: can occur in some text."""
-    atoms = machine.oracle.shape[1]
-    count = len(machine.oracle)
-    found = np.zeros((len(machine.walk), symbols, count), np.bool_)
-    found[0, atoms - 1 :: atoms] = True  # after an end marker anything may follow
+def _arriving(machine: Machine, symbols: int) -> Bools:
+    """``[last symbol, walk state, oracle state seen ahead]``: can occur in some text."""
+    possible = np.zeros((symbols, *machine.walk.shape), np.bool_)
     while True:
-        total = int(found.sum())
-        states = np.any(found, axis=1)  # [walk state, oracle state seen ahead]
-        for symbol in range(symbols):
-            if (symbol + 1) % atoms == 0:
-                continue
-            now, forced, seen = _step(machine, symbol)
-            for state in range(len(machine.walk)):
-                later = np.flatnonzero(states[state, seen])
-                target = machine.walk[0 if forced else state, now[later]]
-                found[target, symbol, later] = True
-        if int(found.sum()) == total:
-            return found
+        later = _after(machine, symbols, np.logical_or.reduce(possible, axis=0, keepdims=True))[0]
+        if (later == possible).all():
+            return possible
+        possible = later
 
 
-def _one_more(machine: Machine, symbols: int, arriving: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """``[walk state, last symbol but one, last symbol, oracle state seen ahead]``."""
+def _one_more(machine: Machine, symbols: int, known: _Known) -> _Known:
+    """What windows tell that have one more symbol at their end."""
+    longer = _known(_after(machine, symbols, known.possible), 2)
+    return _Known(longer.number[known.number], longer.possible)
+
+
+def _after(machine: Machine, symbols: int, possible: Bools) -> Bools:
+    """``[set, symbol, walk state, oracle state seen ahead]``, from sets of the last two before the symbol."""
     atoms = machine.oracle.shape[1]
-    found = np.zeros((arriving.shape[0], symbols, *arriving.shape[1:]), np.bool_)
+    found = np.zeros((len(possible), symbols, *machine.walk.shape), np.bool_)
+    found[:, atoms - 1 :: atoms, 0] = True  # after an end marker anything may follow
     for symbol in range(symbols):
         if (symbol + 1) % atoms == 0:
-            found[0, :, symbol] = True
             continue
         now, forced, seen = _step(machine, symbol)
-        for state in range(len(machine.walk)):
-            possible = arriving[state][:, seen]  # [last symbol but one, oracle state ahead of `symbol`]
-            target = machine.walk[0 if forced else state, now]
-            for later in np.flatnonzero(possible.any(axis=0)).tolist():
-                found[target[later], :, symbol, later] |= possible[:, later]
+        which, state, later = np.nonzero(possible[:, :, seen])
+        if forced:
+            state = np.zeros_like(state)
+        found[which, symbol, machine.walk[state, now[later]], later] = True
     return found
 
 
-def _seeing(machine: Machine, symbols: int) -> NDArray[np.bool_]:
-    """``[oracle state, symbol, next symbol]``: the state can occur at the first of the two."""
-    count = len(machine.oracle)
-    ahead = np.zeros((symbols, count), np.bool_)  # what is seen of the next symbol
-    for symbol in range(symbols):
-        ahead[symbol, _step(machine, symbol)[2]] = True
-    found = np.zeros((count, symbols, symbols), np.bool_)
-    for symbol in range(symbols):
-        now = _step(machine, symbol)[0]
-        for later in range(count):
-            found[now[later], symbol, ahead[:, later]] = True
+def _seeing(machine: Machine, symbols: int) -> Bools:
+    """``[symbol, the one after its run, whether that is longer than one, oracle state]``: can occur there."""
+    found = np.zeros((symbols, symbols, 2, len(machine.oracle)), np.bool_)
+    steps = [_step(machine, symbol) for symbol in range(symbols)]
+    for symbol, (now, _, seen) in enumerate(steps):
+        for after, (_, _, ahead) in enumerate(steps):
+            found[symbol, after, 0, now[ahead]] = True
+            visible = np.zeros(len(now), np.bool_)  # of a run's second symbol, by the first
+            visible[seen[ahead]] = True
+            count = 0
+            while count != (count := int(visible.sum())):
+                visible[seen[visible]] = True
+            found[symbol, after, 1, now[visible]] = True
     return found

@@ -71,8 +71,9 @@ def split_tables(split: Split) -> SplitTables:
 
 
 def _stage_tables(stage: lanes.Stage) -> StageTables:
-    windows = stage.windows
-    if windows is None:  # all that is known is where the stage may be run apart
+    if stage.windows is not None:
+        windows = stage.windows.near
+    else:  # all that is known is where the stage may be run apart
         windows = np.where(stage.closes, CLOSES | UNKNOWN, UNKNOWN).astype(np.uint8)
     return StageTables(
         stage.oracle.astype(np.int32),
