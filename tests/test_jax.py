@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -403,6 +404,7 @@ def test_stretches_that_are_too_long_to_walk(monkeypatch: pytest.MonkeyPatch) ->
     [
         (RuntimeError("RESOURCE_EXHAUSTED: out of memory allocating 8 bytes"), "out of memory"),
         (RuntimeError("Unable to initialize backend 'cuda'"), "RuntimeError: Unable to initialize backend 'cuda'"),
+        (BufferError("not shared"), "BufferError: not shared"),
     ],
 )
 def test_failures_of_the_device(monkeypatch: pytest.MonkeyPatch, problem: Exception, reason: str) -> None:
@@ -429,6 +431,25 @@ def test_a_function_that_does_not_compile(monkeypatch: pytest.MonkeyPatch) -> No
     assert tok.encode(text) == tok.encode(text) == engine("gpt2").encode(text, backend="numpy")
     (reason,) = tok._jax().reasons
     assert reason.startswith("it does not compile") and tok._jax().reasons[reason] == 2
+
+
+def test_sizes_are_compiled_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once, whoever asks for it."""
+    monkeypatch.setattr("toktier.parallel.usable_cores", lambda: 4)
+    backend = Tokenizer(engine("gpt2")._artifact)._jax()
+    sizes = (64, 128)
+    both, done = threading.Barrier(2, timeout=20), []
+
+    def compile_(function: object, size: int) -> object:
+        both.wait()
+        done.append(size)
+        return compile_
+
+    monkeypatch.setattr(backend, "_buckets", sizes)
+    monkeypatch.setattr(backend, "_compile", compile_)
+    monkeypatch.setattr(backend, "_sizes", lambda up_to: [*sizes, *sizes])
+    backend.warm_up()
+    assert sorted(done) == [*sizes]
 
 
 def test_a_busy_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -370,8 +370,8 @@ class Tokenizer:
         def encode_group(group: Sequence[str]) -> list[NDArray[np.uint32]]:
             return self._encode_group(group, special, backend, room)
 
-        if self._check_backend(backend) == "jax":  # whose device has threads enough
-            size, threads = self._jax().largest, 1
+        if self._check_backend(backend) == "jax":
+            size, threads = self._jax().largest, self._jax().overlapped
         else:
             size = _PART
         grouped = map_parts(encode_group, list(groups(texts, size)), threads)

@@ -8,7 +8,7 @@ parts that hold any.  Whatever goes wrong on the device, the text is encoded by 
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ... import batching
 from ...bpe.pieces import PieceEncoder
 from ...compiled import Split
+from ...parallel import map_parts
 from ...pipeline import PreTokenizer
 from ...segments import NO_IDS, NO_POSITIONS, PreparedText
 from ..base import Backend
@@ -49,6 +50,8 @@ _MEASURED = (1 << 14, 1 << 20)
 _FEW = 256
 #: Requests at a time; one more finds the device busy.
 _QUEUE = 8
+#: Parts of a batch at a time on an accelerator: while it has one, the host prepares the next and fetches the last.
+_OVERLAPPED = 3
 
 Result = TypeVar("Result")
 
@@ -100,6 +103,7 @@ class JaxBackend:
         self._instead = instead
         self._buckets = buckets
         self._compiled: dict[tuple[Callable[..., Any], int], Callable[..., Any]] = {}
+        self._compiling: defaultdict[tuple[Callable[..., Any], int], threading.Lock] = defaultdict(threading.Lock)
         self._lock = threading.RLock()
         self._room = threading.BoundedSemaphore(_QUEUE)
 
@@ -115,9 +119,16 @@ class JaxBackend:
         """The most bytes of a text that is encoded in one go."""
         return self.buckets[-1]
 
+    @property
+    def overlapped(self) -> int:
+        """How many parts of a batch are best under way at a time; the processor has threads enough of its own."""
+        return _OVERLAPPED if self.accelerated else 1
+
     def fits(self, text: PreparedText) -> bool:
         """Whether a text is small enough to be encoded in one go; UnicodeEncodeError for a lone surrogate."""
-        return 4 * len(text.text) <= self.largest or len(text.text.encode("utf-8")) <= self.largest
+        if text.text.isascii() or 4 * len(text.text) <= self.largest:  # which needs no look at the characters
+            return len(text.text) <= self.largest
+        return len(text.text.encode("utf-8")) <= self.largest
 
     def encode(
         self, text: PreparedText, unchecked: Unchecked | None = None
@@ -177,9 +188,17 @@ class JaxBackend:
         return self._inert is not None and self.accelerated
 
     def warm_up(self, up_to: int | None = None) -> None:
-        """Put the tables on the device and compile for all sizes up to the first that holds ``up_to`` bytes."""
-        for size in self._sizes(up_to):
-            self._function(encode, size)
+        """Put the tables on the device and compile for all sizes up to the first that holds ``up_to`` bytes.
+
+        On all cores, since a compiler keeps one busy.
+        """
+        device = jax.default_device.value  # of this thread, if it has one of its own
+
+        def function(size: int) -> None:
+            with jax.default_device(device):
+                self._function(encode, size)
+
+        map_parts(function, self._sizes(up_to), None)
 
     def _sizes(self, up_to: int | None) -> list[int]:
         pairs = zip((0, *self.buckets), self.buckets, strict=False)
@@ -227,10 +246,13 @@ class JaxBackend:
 
     def _function(self, function: Callable[..., Any], size: int) -> Callable[..., Any]:
         """``function`` compiled for texts of ``size`` bytes, and with the tables that it needs."""
+        key = function, size
         with self._lock:
-            found = self._compiled.get((function, size))
+            own = self._compiling[key]
+        with own:  # once, and others meanwhile
+            found = self._compiled.get(key)
             if found is None:
-                found = self._compiled[function, size] = self._compile(function, size)
+                found = self._compiled[key] = self._compile(function, size)
             return found
 
     def _forms(self, size: int) -> tuple[Sizes, ...]:
@@ -244,7 +266,8 @@ class JaxBackend:
         reason = ""
         for sizes in self._forms(size):
             try:
-                every = self._kernel_tables if sizes.kernels else self._tables
+                with self._lock:
+                    every = self._kernel_tables if sizes.kernels else self._tables
                 tables = every.split if function is starts_of else every
                 data = transfers.to_device(np.full(size, PADDING, np.uint8))
                 lowered = jax.jit(partial(function, sizes=sizes)).lower(data, tables)
@@ -265,8 +288,8 @@ class JaxBackend:
         size = next((size for size in self.buckets if size >= len(data)), None)
         if size is None:
             raise _Refused(f"no place to cut a text of more than {self.largest} bytes was found")
-        padded = np.full(size, PADDING, np.uint8)
-        padded[: len(data)] = np.frombuffer(data, np.uint8)
+        padded = np.empty(size, np.uint8)
+        padded[: len(data)], padded[len(data) :] = np.frombuffer(data, np.uint8), PADDING
         return self._function(function, size)(transfers.to_device(padded))
 
     def _or_instead(self, on_device: Callable[[], Result], instead: Callable[[], Result]) -> Result:
@@ -276,7 +299,7 @@ class JaxBackend:
             return on_device()
         except _Refused as problem:
             return self._leave(str(problem), instead)
-        except (RuntimeError, MemoryError) as problem:  # what JAX raises: no device, no memory, no compiler
+        except Exception as problem:  # of any kind: no device, no memory, an array that cannot be shared
             return self._leave(_reason(problem), instead)
         finally:
             self._room.release()
@@ -474,6 +497,10 @@ def _bytes(text: PreparedText) -> bytes:
     """UTF-8 with one byte in place of each added token; raises ``UnicodeEncodeError`` for a lone surrogate."""
     if not len(text.ids):
         return text.text.encode("utf-8")
+    if text.text.isascii() and len(text.text) and (text.stops - text.starts == 1).all():  # the seams of a batch
+        whole = bytearray(text.text, "ascii")
+        np.frombuffer(whole, np.uint8)[text.starts] = ADDED
+        return bytes(whole)
     parts: list[bytes] = []
     last, mark = 0, bytes([ADDED])
     for start, stop in zip(text.starts.tolist(), text.stops.tolist(), strict=True):
