@@ -26,8 +26,8 @@ EncodeSpans = Callable[[Bytes, Positions, Positions], IdsAndCounts]
 
 #: Longer pieces, in bytes, are not remembered; they hardly recur.
 LONGEST = 400
-#: What an entry costs besides its bytes and ids: its numbers, and four slots at most.
-_ENTRY = 64
+#: What an entry costs besides its bytes and ids: its numbers, and eight slots at most.
+_ENTRY = 72
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class SpanMemo:
         entries = self._entries
         pieces = _read(text, starts, lengths)
         hashes = _hash(pieces)
-        found = _find(entries, pieces, hashes)
+        found, place = _find(entries, pieces, hashes)
         unknown = np.flatnonzero(found < 0)
         if len(unknown):
             _, first, which = np.unique(hashes[unknown], return_index=True, return_inverse=True)
@@ -112,15 +112,12 @@ class SpanMemo:
                 begins = np.cumsum(counts) - counts
                 return ids[ranges(begins[which], counts[which])], counts[which]
             # one array to take from: what was known, then what is new
-            place = np.empty((len(starts), 2), np.int64)
-            known = np.flatnonzero(found >= 0)
-            place[known] = entries.place[found[known], 2:]
-            place[unknown, 0] = entries.ids_used + (np.cumsum(counts) - counts)[which]
-            place[unknown, 1] = counts[which]
+            place[unknown, 2] = entries.ids_used + (np.cumsum(counts) - counts)[which]
+            place[unknown, 3] = counts[which]
             source = np.concatenate((entries.ids[: entries.ids_used], ids))
         else:
-            place, source = entries.place[found, 2:], entries.ids
-        begin, count = np.ascontiguousarray(place[:, 0]), np.ascontiguousarray(place[:, 1])
+            source = entries.ids
+        begin, count = np.ascontiguousarray(place[:, 2]), np.ascontiguousarray(place[:, 3])
         return source[ranges(begin, count)], count
 
     def _remember(self, pieces: _Pieces, hashes: Words, ids: NDArray[np.uint32], counts: Positions) -> None:
@@ -136,7 +133,7 @@ class SpanMemo:
             ids, hashes, pieces = ids[ranges(begins, counts)], hashes[new], pieces.take(new)
             sizes = _word_counts(pieces.lengths)
             words = pieces.words[ranges(pieces.first, sizes)]
-            if now.count + fresh > len(now.slots) // 2:
+            if now.count + fresh > len(now.slots) // 4:
                 now = _rehashed(now, now.count + fresh)
             now = replace(
                 now,
@@ -208,14 +205,14 @@ def _equal(one: _Pieces, other: _Pieces) -> NDArray[np.bool_]:
     return equal
 
 
-def _find(entries: _Entries, pieces: _Pieces, hashes: Words) -> NDArray[np.int64]:
-    """The numbers of the entries of pieces, -1 for pieces that are not there."""
+def _find(entries: _Entries, pieces: _Pieces, hashes: Words) -> tuple[Positions, Positions]:
+    """The numbers of the entries of pieces, -1 for pieces that are not there, and the places of the entries."""
     found = _by_hash(entries, hashes)
-    known = np.flatnonzero(found >= 0)
-    place = entries.place[found[known]]
-    same = _equal(pieces.take(known), _Pieces(entries.words, place[:, 0], place[:, 1]))
-    found[known[~same]] = -1
-    return found
+    place = entries.place.take(found, axis=0, mode="clip")  # indexing is slower
+    if entries.count:
+        same = _equal(pieces, _Pieces(entries.words, place[:, 0], place[:, 1]))
+        found[~same] = -1
+    return found, place
 
 
 def _by_hash(entries: _Entries, hashes: Words) -> NDArray[np.int64]:
@@ -252,8 +249,8 @@ def _place(slots: NDArray[np.int32], hashes: Words, numbers: NDArray[np.int32]) 
 
 
 def _rehashed(entries: _Entries, count: int) -> _Entries:
-    """The same entries with slots for at least twice ``count``."""
-    slots = np.full(1 << (2 * count).bit_length(), -1, np.int32)
+    """The same entries with slots for at least four times ``count``: chains are short, and so are look-ups."""
+    slots = np.full(1 << (4 * count).bit_length(), -1, np.int32)
     _place(slots, entries.hashes[: entries.count], np.arange(entries.count, dtype=np.int32))
     return replace(entries, slots=slots)
 
