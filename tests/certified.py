@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import adversarial
-from conftest import artifact
+from conftest import artifact, reference
 from tokenizers import Tokenizer as HuggingFace
 
 from toktier.artifact import Artifact
@@ -41,14 +41,15 @@ class Judge:
         return self.continuing is not self.whole
 
 
-def judge_of(artifact: Artifact) -> Judge:
-    """A judge with settings of its own, so that tests may change them."""
-    document = artifact.document()
-    whole = HuggingFace.from_str(artifact.read().decode())
+def judge_of(artifact: Artifact, whole: HuggingFace | None = None) -> Judge:
+    """A judge that neither truncates nor pads; ``whole``, if it does not, is its reference."""
+    if whole is None or whole.truncation or whole.padding:
+        whole = HuggingFace.from_str(artifact.read().decode())
     continuing = whole
-    bare = _without_prefix(document.get("normalizer"))
-    if bare != document.get("normalizer"):
-        continuing = HuggingFace.from_str(json.dumps(document | {"normalizer": bare}))
+    normalizer = json.loads(whole.normalizer.__getstate__()) if whole.normalizer else None
+    bare = _without_prefix(normalizer)
+    if bare != normalizer:
+        continuing = HuggingFace.from_str(json.dumps(artifact.document() | {"normalizer": bare}))
     for judge in (whole, continuing):
         judge.no_truncation()
         judge.no_padding()
@@ -68,8 +69,8 @@ def _without_prefix(normalizer: Any) -> Any:
 
 @cache
 def judge(name: str) -> Judge:
-    """Of a tokenizer by name, one object per process: tests that change it change it back."""
-    return judge_of(artifact(name))
+    """Of a tokenizer by name: tests that change its settings change them back."""
+    return judge_of(artifact(name), reference(name))
 
 
 def texts_for(words: Sequence[str], seed: int, count: int) -> list[str]:

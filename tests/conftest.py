@@ -81,6 +81,18 @@ def usual_tokenizers() -> list[Any]:
     ]
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of a tokenizer that is not embedded are neighbours, so that few of the workers have to load it."""
+    others = set(shared_tokenizer_names())
+
+    def tokenizer(item: pytest.Item) -> str:
+        given = getattr(item, "callspec", None)
+        return max(("", *(others & {v for v in given.params.values() if isinstance(v, str)})) if given else ("",))
+
+    items.sort(key=tokenizer)
+
+
 @cache
 def artifact(name: str) -> Artifact:
     """The artifact of an embedded tokenizer or of one beside the checkout."""
@@ -93,7 +105,7 @@ def artifact(name: str) -> Artifact:
 
 @cache
 def reference(name: str) -> Tokenizer:
-    """The reference, one object per tokenizer and process.  Do not change its settings."""
+    """The reference, one object per tokenizer and process: who changes its settings changes them back."""
     return Tokenizer.from_str(artifact(name).read().decode("utf-8"))
 
 

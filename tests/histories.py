@@ -10,7 +10,7 @@ import adversarial
 import numpy as np
 import pytest
 from conftest import reference
-from judge import as_text
+from judge import AsText, as_text
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as HuggingFace
 
@@ -34,7 +34,7 @@ class Record:
 
     def judge(self) -> int:
         """How many moments there were; fails at the first that the reference sees otherwise."""
-        judge: HuggingFace = as_text(self.name) if self.special == "text" else reference(self.name)
+        judge: HuggingFace | AsText = as_text(self.name) if self.special == "text" else reference(self.name)
         for batch in self._batches():
             right = judge.encode_batch_fast([text for text, _, _ in batch], add_special_tokens=False)
             for (text, ids, done), encoding in zip(batch, right, strict=True):

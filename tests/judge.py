@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,12 +31,39 @@ def literals(name: str) -> tuple[str, ...]:
     return tuple(token.content for token in reference(name).get_added_tokens_decoder().values())
 
 
-@cache
-def as_text(name: str) -> HuggingFace:
+class AsText:
+    """A reference that takes special tokens for text in the calls made here; to make a copy would take seconds."""
+
+    def __init__(self, judge: HuggingFace) -> None:
+        self._judge = judge
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._judge, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            self._judge.encode_special_tokens = True
+            try:
+                return method(*arguments, **options)
+            finally:
+                self._judge.encode_special_tokens = False
+
+        return call
+
+
+def as_text(name: str) -> AsText:
     """The reference with special tokens taken for text."""
-    judge = copy.deepcopy(reference(name))
-    judge.encode_special_tokens = True
-    return judge
+    return AsText(reference(name))
+
+
+@contextmanager
+def truncating(name: str, length: int) -> Iterator[HuggingFace]:
+    """The reference, truncating meanwhile."""
+    judge = reference(name)
+    judge.enable_truncation(length)
+    try:
+        yield judge
+    finally:
+        judge.no_truncation()
 
 
 def shortest_failing(text: str, fails: Callable[[str], bool]) -> str:
@@ -51,12 +79,6 @@ def shortest_failing(text: str, fails: Callable[[str], bool]) -> str:
                 at += size
         size //= 2
     return text
-
-
-@cache
-def truncating(name: str) -> HuggingFace:
-    """The reference, for tests that truncate; they set the length before each use."""
-    return copy.deepcopy(reference(name))
 
 
 def _compare_ids(

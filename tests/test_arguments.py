@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from judge import engine
 
 import toktier
 from toktier.errors import CheckpointError, OptionError, PositionTypeError, TextTypeError, TokTierError
 
-TOK = toktier.load("qwen3")
+TOK = engine("qwen3")
 TEXT = "Hello world, it's 12345"
 MESSAGES = [{"role": "user", "content": "hi"}]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 from certified import judge, texts_for
-from conftest import tokenizers
+from conftest import reference, tokenizers
 from judge import engine
 
 from toktier.errors import LoneSurrogateError, SpecialTokenError, TextTypeError
@@ -66,7 +66,7 @@ def assert_streams(name: str, seed: int, count: int) -> None:
     texts = texts_for(by.words, seed, count)
     texts.append("".join(texts[:40]))
     for text in texts:
-        expected = tok.reference().encode(text).ids
+        expected = reference(name).encode(text).ids
         assert fed(tok, in_random_chunks(text, random_, (1, 1, 2, 3, 7, 40))) == expected, text
     by.whole.encode_special_tokens = True
     try:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import small
 from certified import Judge, assert_sound, both_cuts, judge, judge_of, texts_for
-from conftest import tokenizers
+from conftest import reference, tokenizers
 from judge import engine
 
 import toktier.tokenizer
@@ -382,7 +382,7 @@ def assert_parts(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["".join(pair) for pair in pairwise(texts_for(by.words, 9, 60))]
     adversarial = "".join(texts)
     for text in (adversarial[:20_000], real_text(1, size), "x" * 5_000, " \n" * 2_000):
-        expected = tok.reference().encode(text).ids
+        expected = reference(name).encode(text).ids
         assert tok.encode(text, threads=2) == expected
         assert tok.encode(text, threads=1) == expected
         bare = by.whole.encode(text, add_special_tokens=False).ids

@@ -16,6 +16,7 @@ from typing import Any
 import adversarial
 import numpy as np
 import pytest
+import small
 from conftest import ABSENT, ROOT, SHARED, artifact, reference, shared_tokenizer_names
 from hypothesis import given
 from hypothesis import strategies as st
@@ -289,11 +290,10 @@ def test_offsets_of_any_text(data: st.DataObject) -> None:
 @pytest.mark.parametrize("max_length", [0, 7, 5_000])
 @pytest.mark.usefixtures("small_blocks")
 def test_max_length(embedded: str, backend: str, max_length: int) -> None:
-    judge = truncating(embedded)
-    judge.enable_truncation(max_length)
     tok = engine(embedded)
     texts = [*battery(embedded, 11, 40), long_text(embedded, 11, ("\n", " "), 12_000), "a" * 5_000]
-    right = [e.ids for e in judge.encode_batch(texts)]
+    with truncating(embedded, max_length) as judge:
+        right = [e.ids for e in judge.encode_batch(texts)]
     assert [tok.encode(t, max_length=max_length, backend=backend) for t in texts] == right
     assert tok.encode_batch(texts, max_length=max_length, backend=backend) == right
     found = [tok.encode_with_offsets(t, max_length=max_length, backend=backend) for t in texts[:20]]
@@ -457,7 +457,8 @@ def test_a_missing_lead_byte(unknown: str | None) -> None:
 )
 def test_normalizers_that_insert(normalizer: dict[str, str]) -> None:
     """Where a normalizer matches the empty string, the reference's ``encode`` has ways of its own."""
-    document = json.loads(artifact("gpt2").read()) | {"normalizer": normalizer}
+    gpt2 = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True}
+    document = small.document(normalizer=normalizer, pre_tokenizer=gpt2)
     tok = Tokenizer(Artifact.from_bytes(json.dumps(document).encode(), "made"))
     assert ("numpy" in tok.backends) == (normalizer.get("pattern") == {"Regex": "a+"})
     for text in ("a", "\n", "a b", "xx y", "aab a"):
@@ -489,7 +490,8 @@ def test_normalizers_that_insert(normalizer: dict[str, str]) -> None:
 )
 def test_damaged_parts_are_named(damage: Callable[[dict[str, Any]], None]) -> None:
     """The reference refuses these files, too."""
-    document = json.loads(artifact("gpt2").read())
+    document = small.document(added_tokens=[small.added("<x>", len(small.vocabulary()), "special")])
+    HuggingFace.from_str(json.dumps(document))
     damage(document)
     data = json.dumps(document)
     with pytest.raises(ArtifactError):
@@ -499,7 +501,7 @@ def test_damaged_parts_are_named(damage: Callable[[dict[str, Any]], None]) -> No
 
 
 def test_a_set_that_the_engine_does_not_know() -> None:
-    document = json.loads(artifact("gpt2").read())
+    document = small.document()
     split = {"type": "Split", "pattern": {"Regex": r"\p{Foo}"}, "behavior": "Isolated", "invert": False}
     document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, document["pre_tokenizer"]]}
     with pytest.raises(ArtifactError, match="refused by the installed tokenizers"):

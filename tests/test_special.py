@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
 import small
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer as HuggingFace
 
 from toktier.artifact import Artifact
 from toktier.errors import SpecialTokenError
@@ -47,18 +49,20 @@ def _document(name: str) -> dict[str, Any]:
     return small.document(added_tokens=ADDED, normalizer=normalizer, model=model, pre_tokenizer=None, decoder=None)
 
 
-BOTH = {
-    name: (
-        Tokenizer(Artifact.from_bytes(json.dumps(_document(name)).encode(), name)),
-        small.build(_document(name) | {"model": {"type": "BPE", "vocab": {}, "merges": []}}),
-    )
-    for name in NORMALIZERS
-}
+@cache
+def ours(name: str) -> Tokenizer:
+    return Tokenizer(Artifact.from_bytes(json.dumps(_document(name)).encode(), name))
+
+
+@cache
+def judge_of(name: str) -> HuggingFace:
+    """The reference with a model that knows no text, so that all ids are added tokens'."""
+    return small.build(_document(name) | {"model": {"type": "BPE", "vocab": {}, "merges": []}})
 
 
 def first_special(name: str, text: str) -> tuple[str, int] | None:
-    """What the reference finds, with a model that knows no text, so that all ids are added tokens'."""
-    judge = BOTH[name][1]
+    """What the reference finds, and where."""
+    judge = judge_of(name)
     tokens = judge.get_added_tokens_decoder()
     found = judge.encode(text, add_special_tokens=False)
     for id, (start, _) in zip(found.ids, found.offsets, strict=True):
@@ -79,7 +83,7 @@ def raised(call: Any) -> tuple[str, int] | None:
 @settings(max_examples=25)
 @given(chunks=st.lists(TEXTS, max_size=4))
 def test_raise_is_what_the_reference_finds(name: str, chunks: list[str]) -> None:
-    tokenizer, text = BOTH[name][0], "".join(chunks)
+    tokenizer, text = ours(name), "".join(chunks)
     expected = first_special(name, text)
     assert raised(lambda: tokenizer.encode(text, special="raise")) == expected
 
@@ -98,11 +102,11 @@ def test_raise_is_what_the_reference_finds(name: str, chunks: list[str]) -> None
 def test_a_prefix_is_not_put_before_what_goes_on() -> None:
     # "A" is known by its normalized form, which is "▁a"; behind the added token "q" there is a prefix again
     name = "Prepend, Replace, Lowercase"
-    stream = BOTH[name][0].stream_encoder(special="raise")
+    stream = ours(name).stream_encoder(special="raise")
     stream.feed("ba")
     assert stream.pending == "a"
     assert raised(lambda: [stream.feed("aqb"), stream.flush()]) is None
     assert first_special(name, "baaqb") is None
-    session = BOTH[name][0].session("baaqb", special="raise")
+    session = ours(name).session("baaqb", special="raise")
     assert raised(lambda: session.append("qa")) == first_special(name, "baaqbqa") == ("A", 6)
     assert session.text == "baaqb"

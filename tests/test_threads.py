@@ -162,13 +162,12 @@ def _wait(child: int, seconds: float) -> int | None:
 
 
 def test_truncation_is_no_shared_setting() -> None:
-    judge = truncating(NAME)
     tok = Tokenizer(artifact(NAME))
     text = "one two three four five six seven eight"
     right = {}
     for length in (1, 2, 3, 5, 8):
-        judge.enable_truncation(length)
-        right[length] = judge.encode(text).ids
+        with truncating(NAME, length) as judge:
+            right[length] = judge.encode(text).ids
 
     def work(number: int) -> None:
         for length in random.Random(number).choices(list(right), k=60):
