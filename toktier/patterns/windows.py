@@ -104,8 +104,12 @@ def _known(possible: Bools, dimensions: int) -> _Known:
     """Sets, the first ``dimensions`` of whose array are those of their windows, without repetition."""
     windows, sets = possible.shape[:dimensions], possible.shape[dimensions:]
     rows = possible.reshape(int(np.prod(windows)), -1)
-    _, first, number = np.unique(np.packbits(rows, axis=1), axis=0, return_index=True, return_inverse=True)
-    return _Known(number.reshape(windows).astype(np.uint16), rows[first].reshape(-1, *sets))
+    packed = np.packbits(rows, axis=1)
+    first: dict[bytes, int] = {}  # np.unique compares rows byte by byte
+    same = [first.setdefault(row.tobytes(), at) for at, row in enumerate(packed)]
+    kept = list(first.values())
+    number = np.searchsorted(kept, same)
+    return _Known(number.reshape(windows).astype(np.uint16), rows[kept].reshape(-1, *sets))
 
 
 def _forced(machine: Machine, symbols: int) -> Bools:
