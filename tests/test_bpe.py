@@ -479,6 +479,21 @@ def test_pieces_without_ids_are_remembered_too() -> None:
     assert memo.encode([]) == []
 
 
+def test_parts_of_pieces_are_remembered_too() -> None:
+    asked: list[str] = []
+
+    def encode(pieces: Sequence[str]) -> list[bytes]:
+        asked.extend(pieces)
+        return [piece.strip("-").encode() for piece in pieces]  # "-" has no ids
+
+    memo = Memo(encode, parts=lambda piece: piece.split("|"))
+    assert memo.encode(["ab|-|cd", "cd", "ab|-|cd", "-"]) == [b"abcd", b"cd", b"abcd", b""]
+    assert memo.encode(["cd|ab", "ab", "ef", "-|ef"]) == [b"cdab", b"ab", b"ef", b"ef"]
+    assert asked == ["cd", "-", "ab", "ef"]
+    assert memo.encode(["ab|-|cd", "cd|ab"]) == [b"abcd", b"cdab"]
+    assert len(asked) == 4
+
+
 def test_the_memo_is_bounded() -> None:
     budget = 100_000
     memo = Memo(_numbers, budget)

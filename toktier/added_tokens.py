@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,9 @@ class Matches:
 
 
 NO_MATCHES = Matches(NO_POSITIONS, NO_POSITIONS, NO_IDS)
+
+#: Where it starts and stops, and what it is.
+_Match: TypeAlias = tuple[int, int, AddedToken]
 
 
 # --- the reference's character classes -----------------------------------------
@@ -196,24 +199,21 @@ class AddedTokenMatcher:
 
     def __init__(self, tokens: Sequence[AddedToken]) -> None:
         self._tokens = tuple(tokens)
-        self._index = {token.content: k for k, token in enumerate(self._tokens)}
-        self._ids = np.array([token.id for token in self._tokens], np.uint32)
-        self._special = np.array([token.special for token in self._tokens], np.bool_)
-        self._flagged = np.array([t.single_word or t.lstrip or t.rstrip for t in self._tokens], np.bool_)
-        self._any_flagged = bool(self._flagged.any())
+        self._by_content = {token.content: token for token in self._tokens}
+        self._any_flagged = any(t.single_word or t.lstrip or t.rstrip for t in self._tokens)
         self._spaces = white_space() if any(t.lstrip or t.rstrip for t in self._tokens) else ""
         self._after = re.compile(f"[{re.escape(self._spaces)}]*" if self._spaces else "")
         self.unsupported = self._reason()
         self._pattern: re.Pattern[str] | None = None
         if self._tokens and self.unsupported is None:
-            self._pattern = re.compile("(" + _source(_trie(self._index)) + ")")
-        firsts = {content[:1] for content in self._index}
+            self._pattern = re.compile("(" + _source(_trie(self._by_content)) + ")")
+        firsts = {content[:1] for content in self._by_content}
         self._first = firsts.pop() if len(firsts) == 1 else ""
 
     def _reason(self) -> str | None:
-        if "" in self._index:
+        if "" in self._by_content:
             return "an added token has an empty normalized content, on which the reference aborts"
-        if len(self._index) < len(self._tokens):
+        if len(self._by_content) < len(self._tokens):
             return "two added tokens have the same normalized content; which one the reference takes is chance"
         if any(token.rstrip for token in self._tokens):
             for token in self._tokens:
@@ -229,7 +229,7 @@ class AddedTokenMatcher:
 
     def uses(self, character: str) -> bool:
         """Whether any of the contents holds ``character``."""
-        return any(character in content for content in self._index)
+        return any(character in content for content in self._by_content)
 
     def find(self, text: str, *, skip_special: bool = False, among: str | None = None) -> Matches:
         """All matches in ``text``, left to right.
@@ -243,15 +243,19 @@ class AddedTokenMatcher:
         parts = self._split(self._pattern, text if among is None else among, len(text) // _RARE)
         if len(parts) == 1:
             return NO_MATCHES
-        ends = np.array(list(accumulate(map(len, parts))), np.int64)
-        starts, stops = ends[0:-1:2], ends[1::2]
-        which = np.array([self._index[literal] for literal in parts[1::2]], np.int64)
+        # plain lists: most texts have a handful of matches, if any
+        ends = list(accumulate(map(len, parts)))
+        tokens = [self._by_content[literal] for literal in parts[1::2]]
+        matches = list(zip(ends[0:-1:2], ends[1::2], tokens, strict=True))
         if skip_special:
-            kept = ~self._special[which]
-            starts, stops, which = starts[kept], stops[kept], which[kept]
-        if self._any_flagged and self._flagged[which].any():
-            starts, stops, which = self._apply_flags(text, starts, stops, which)
-        return Matches(np.ascontiguousarray(starts), np.ascontiguousarray(stops), self._ids[which])
+            matches = [match for match in matches if not match[2].special]
+        if self._any_flagged:
+            matches = self._apply_flags(text, matches)
+        if not matches:
+            return NO_MATCHES
+        starts, stops, found = zip(*matches, strict=True)
+        ids = np.array([token.id for token in found], np.uint32)
+        return Matches(np.array(starts, np.int64), np.array(stops, np.int64), ids)
 
     def _split(self, pattern: re.Pattern[str], text: str, most: int) -> list[str]:
         """Gaps and literals in turn; up to ``most`` places where one may begin are looked at one by one."""
@@ -269,13 +273,10 @@ class AddedTokenMatcher:
                 return [*parts, text[done:]]
         return pattern.split(text)  # which keeps the whole scan out of Python code
 
-    def _apply_flags(
-        self, text: str, starts: NDArray[np.int64], stops: NDArray[np.int64], which: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        kept: list[tuple[int, int, int]] = []
+    def _apply_flags(self, text: str, matches: list[_Match]) -> list[_Match]:
+        kept: list[_Match] = []
         previous = 0
-        for start, stop, k in zip(starts.tolist(), stops.tolist(), which.tolist(), strict=True):
-            token = self._tokens[k]
+        for start, stop, token in matches:
             if token.single_word and (
                 (start > 0 and is_word(text[start - 1])) or (stop < len(text) and is_word(text[stop]))
             ):
@@ -285,7 +286,6 @@ class AddedTokenMatcher:
             if token.rstrip:
                 absorbed = self._after.match(text, stop)
                 stop = absorbed.end() if absorbed else stop
-            kept.append((start, stop, k))
+            kept.append((start, stop, token))
             previous = stop
-        table = np.array(kept, np.int64).reshape(-1, 3)
-        return table[:, 0], table[:, 1], table[:, 2]
+        return kept

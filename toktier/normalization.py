@@ -173,6 +173,8 @@ def engine_normalizer(source: str) -> normalizers.Normalizer:
 
 
 _NOWHERE: NDArray[np.intp] = np.empty(0, np.intp)
+#: In texts of fewer characters looking at all of them is faster than finding those beyond ASCII first.
+_FEW = 1 << 13
 
 
 class _Form:
@@ -192,6 +194,8 @@ class _Form:
         """Positions of the characters that are not inert."""
         inert = inert_table(self._form) if self._inert is None else self._inert
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        if len(points) < _FEW and b"\0" not in inert.take(points).tobytes():
+            return _NOWHERE
         beyond = points >= 0x80  # ASCII is inert under every form
         if np.count_nonzero(beyond) < len(points) // 8:
             positions = np.flatnonzero(beyond)

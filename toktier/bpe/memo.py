@@ -10,6 +10,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -28,11 +29,19 @@ class Memo:
     """Encodes pieces by ``encode``, remembering them; safe to share between threads.
 
     The ids of a piece are the bytes of a uint32 array: joining them is all that a text of known pieces costs.
-    ``budget`` bounds what is held, in bytes; when it is full it is emptied.
+    ``parts``, if given, cuts a piece into parts whose ids are those of the piece: these recur more often, so they
+    are remembered, too.  ``budget`` bounds what is held, in bytes; when it is full it is emptied.
     """
 
-    def __init__(self, encode: Callable[[list[str]], list[bytes]], budget: int = 64 << 20) -> None:
+    def __init__(
+        self,
+        encode: Callable[[list[str]], list[bytes]],
+        budget: int = 64 << 20,
+        *,
+        parts: Callable[[str], list[str]] | None = None,
+    ) -> None:
         self._encode: Callable[[list[str]], list[bytes]] = encode
+        self._parts: Callable[[str], list[str]] | None = parts
         self._budget = budget
         self._known: dict[str, bytes] = {}
         self._cost = 0
@@ -45,12 +54,26 @@ class Memo:
         if all(found):
             return found  # type: ignore[return-value]  # no None is true
         unknown = [at for at, ids in enumerate(found) if ids is None]
-        distinct = list(dict.fromkeys([pieces[at] for at in unknown]))
-        fresh = dict(zip(distinct, self._encode(distinct), strict=True))
-        self._remember(fresh)
+        fresh = self._learn(list(dict.fromkeys([pieces[at] for at in unknown])))
         for at in unknown:
             found[at] = fresh[pieces[at]]
         return found  # type: ignore[return-value]
+
+    def _learn(self, pieces: list[str]) -> dict[str, bytes]:
+        """Encode distinct pieces that are not known."""
+        known = self._known
+        in_parts: dict[str, list[str]] = {}
+        if self._parts is not None:
+            in_parts = {piece: parts for piece in pieces if len(parts := self._parts(piece)) > 1}
+        if in_parts:
+            alone = [piece for piece in pieces if piece not in in_parts]
+            wanted = dict.fromkeys(chain(alone, *in_parts.values()))
+            pieces = [part for part in wanted if part not in known]
+        fresh = dict(zip(pieces, self._encode(pieces), strict=True))
+        for piece, own in in_parts.items():
+            fresh[piece] = b"".join([fresh[part] if part in fresh else known[part] for part in own])
+        self._remember(fresh)
+        return fresh
 
     def _remember(self, fresh: dict[str, bytes]) -> None:
         if max(map(len, fresh), default=0) > _LONGEST:

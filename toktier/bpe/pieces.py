@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from .barriers import Barriers
+from .barriers import Barriers, WordBarriers
 from .batch import merge_words, word_bounds
 from .hashing import ABSENT, KeyReader, KeyTable, single_items
 from .memo import IdsAndCounts, ranges
@@ -70,6 +70,7 @@ class PieceEncoder:
         self._ranks = PairRanks(tables.merges.table)
         self._whole = KeyReader(tables.whole)
         self._first = WordSymbols(tables.first)
+        self.word_barriers = None if tables.barriers is None else WordBarriers(tables.barriers, self._first)
         self._results = single_items(tables.merges.result)
 
     def encode(self, pieces: Sequence[str]) -> list[bytes]:

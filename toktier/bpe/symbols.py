@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,16 +128,28 @@ class Neighbours:
         return asked[clash]
 
 
-#: A character in :class:`WordSymbols`: its symbol, in a list; those of its bytes; a bit for its first byte and
-#: one for its last; the last bytes before it and the first bytes after it that let it be a start, as bits.
-_Character: TypeAlias = tuple[list[int], list[int], int, int, int, int]
+class Character(NamedTuple):
+    """A character in :class:`WordSymbols`.
+
+    ``symbol``: its symbol, in a list.  ``by_bytes``: those of its bytes.  ``first``, ``last``: a bit for its first
+    byte and one for its last.  ``before``, ``after``: the last bytes before it and the first bytes after it that
+    let it be a start, as bits; none if it never is one.
+    """
+
+    symbol: list[int]
+    by_bytes: list[int]
+    first: int
+    last: int
+    before: int
+    after: int
+
 
 #: The bit of an edge of the word, which is in all sets of bytes.
 _EDGE = 1 << 256
-_BEYOND: _Character = ([], [], _EDGE, _EDGE, 0, 0)
+_BEYOND = Character([], [], _EDGE, _EDGE, 0, 0)
 
 
-class WordSymbols(dict[str, _Character]):
+class WordSymbols(dict[str, Character]):
     """The same as :meth:`FirstSymbols.of` for single words, where arrays would cost more than the work.
 
     Remembers characters.  Bounded: it is emptied when it holds ``limit`` of them.
@@ -149,7 +161,7 @@ class WordSymbols(dict[str, _Character]):
         self._of_byte: list[int] = first.of_byte.tolist()
         self._limit = limit
 
-    def __missing__(self, character: str) -> _Character:
+    def __missing__(self, character: str) -> Character:
         if len(self) >= self._limit:
             self.clear()
         code, data = ord(character), character.encode("utf-8")
@@ -163,7 +175,8 @@ class WordSymbols(dict[str, _Character]):
         elif neighbours is not None and neighbours.row[code] >= 0:
             sets = neighbours.before[neighbours.row[code]], neighbours.after[neighbours.row[code]]
             before, after = (_EDGE | int.from_bytes(bits.tobytes(), "little") for bits in sets)
-        found = self[character] = ([symbol], by_bytes, 1 << data[0], 1 << data[-1], before, after)
+        found = Character([symbol], by_bytes, 1 << data[0], 1 << data[-1], before, after)
+        self[character] = found
         return found
 
     def of(self, word: str) -> list[int]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..bpe.hashing import ABSENT, pair_table
+from ..bpe.hashing import ABSENT, pair_table, single_items
 from .barriers import CODE_POINT_BITS
 from .certificate import ASK, CLOSES, ENDS, RESTARTS, Certificate
 from .literals import Continuations, Literals, Splits, beginnings, inner_pairs, lies_across, splits
@@ -17,6 +17,8 @@ from .literals import Continuations, Literals, Splits, beginnings, inner_pairs, 
 #: as many times longer.
 _NEAR, _BLOCK, _GROWTH = 48, 512, 8
 _CODE_POINTS = 0x110000
+#: The bits of an entry as Python's integers, which are faster one by one.
+_RESTARTS, _CLOSES, _ASK, _ENDS = map(int, (RESTARTS, CLOSES, ASK, ENDS))
 
 
 class Cuts:
@@ -42,6 +44,7 @@ class Cuts:
         self._flat = certificate.table.ravel()
         self._count = len(certificate.table)
         self._class_of = certificate.class_of
+        self._classes = single_items(certificate.class_of)
         self._ascii = certificate.class_of[:256].tobytes().ljust(256, b"\0")
 
     def with_token_ends(self) -> Cuts:
@@ -50,8 +53,12 @@ class Cuts:
 
     def last(self, text: str, low: int, high: int, closes: bool = False) -> int | None:
         """The last certified cut p with ``low < p < high``, or None."""
+        return next(self.backwards(text, low, high, closes), None)
+
+    def backwards(self, text: str, low: int, high: int, closes: bool = False) -> Iterator[int]:
+        """The certified cuts p with ``low < p < high``, the last one first."""
         if self.refusal is not None:
-            return None
+            return
         low, place = max(low, 0), min(high, len(text)) - 1
         bit = self._bits(closes)
         table, count, class_ = self._table, self._count, self._class
@@ -62,7 +69,7 @@ class Cuts:
                 before = class_(text[place - 1])
                 entry = table[before * count + behind]
                 if entry & bit and self._is_cut(text, place, entry, bit):
-                    return place
+                    yield place
                 behind = before
                 place -= 1
         block = _BLOCK
@@ -70,9 +77,8 @@ class Cuts:
             start = max(low, place - block)
             for found in reversed(self._places(text, start, place + 1, bit)):
                 if self._is_cut(text, found, self._entry(text, found), bit):
-                    return found
+                    yield found
             place, block = start, block * _GROWTH
-        return None
 
     def first(self, text: str, low: int, high: int, closes: bool = False) -> int | None:
         """The first certified cut p with ``low < p < high``, or None."""
@@ -115,7 +121,7 @@ class Cuts:
         found = np.flatnonzero(entries & np.uint8(bit))
         entries = entries.take(found)
         found += 1
-        unsure = np.flatnonzero(entries & np.uint8(int(ASK) | bit & int(ENDS)))
+        unsure = np.flatnonzero(entries & np.uint8(_ASK | bit & _ENDS))
         if not len(unsure):
             return found
         kept = np.ones(len(found), np.bool_)
@@ -128,7 +134,7 @@ class Cuts:
 
     def is_closing(self, text: str, cut: int) -> bool:
         """Whether a certified cut closes."""
-        return bool(self._entry(text, cut) & int(CLOSES)) or self._token_ends(text, cut)
+        return bool(self._entry(text, cut) & _CLOSES) or self._token_ends(text, cut)
 
     @cached_property
     def longest_literal(self) -> int:
@@ -139,20 +145,20 @@ class Cuts:
 
     def _class(self, char: str) -> int:
         code = ord(char)
-        return self._ascii[code] if code < 0x80 else int(self._class_of[code])
+        return self._ascii[code] if code < 0x80 else self._classes[code]
 
     def _entry(self, text: str, place: int) -> int:
         return self._table[self._class(text[place - 1]) * self._count + self._class(text[place])]
 
     def _bits(self, closes: bool) -> int:
         """Those of an entry that make a place worth a look."""
-        return int(CLOSES if closes else RESTARTS) | (int(ENDS) if self._ends else 0)
+        return (_CLOSES if closes else _RESTARTS) | (_ENDS if self._ends else 0)
 
     def _is_cut(self, text: str, place: int, entry: int, bits: int) -> bool:
         """Whether a place with an entry that has some of ``bits`` is certified."""
-        if entry & bits & ~int(ENDS) and (not entry & int(ASK) or self._holds(text, place, entry)):
+        if entry & bits & ~_ENDS and (not entry & _ASK or self._holds(text, place, entry)):
             return True
-        return bool(entry & bits & int(ENDS)) and self._token_ends(text, place)
+        return bool(entry & bits & _ENDS) and self._token_ends(text, place)
 
     def _token_ends(self, text: str, place: int) -> bool:
         if text[max(0, place - 2) : place] not in self._end_tails and text[place - 1] not in self._end_tails:
@@ -163,12 +169,14 @@ class Cuts:
     def _holds(self, text: str, place: int, entry: int) -> bool:
         """What the classes at ``place``, whose entry of the table is given, leave open."""
         pair = text[place - 1 : place + 1]
-        before, behind = (self._mapped.get(code, code) for code in map(ord, pair))
+        before, behind = map(ord, pair)
+        if self._mapped:
+            before, behind = self._mapped.get(before, before), self._mapped.get(behind, behind)
         if self._adjacent is not None and before << CODE_POINT_BITS | behind in self._adjacent:
             return False
         if chr(before) + chr(behind) in self._blocked:
             return False
-        if not entry & int(CLOSES) and self._token_behind(text, place, chr(behind)):
+        if not entry & _CLOSES and self._token_behind(text, place, chr(behind)):
             return False
         if self._certificate.prefix and self._token_before(text, place, chr(before)):
             return False

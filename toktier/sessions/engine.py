@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bpe.hashing import single_items
 from ..parallel import map_parts
 from ..segments import NO_IDS
 from .anchors import NO_ANCHORS, Anchors
@@ -45,6 +46,7 @@ class Engine:
         if post.truncation is not None or post.padding is not None:
             self.refusal = "it truncates or pads every text"
         self.widths = token_widths(tokenizer) if self.refusal is None else None
+        self._width_of = None if self.widths is None else single_items(self.widths)
         self._leaves_alone = tokenizer._front.normalizer.leaves_alone
         self.characters = 0
 
@@ -113,6 +115,17 @@ class Engine:
         found = int(ends.searchsorted(size))
         return found + 1 if found < len(ends) and ends[found] == size else None
 
+    def count_back(self, text: str, ids: NDArray[np.uint32]) -> int | None:
+        """How many of the last ``ids`` make up a short stretch; None if that cannot be told."""
+        if self._width_of is None:
+            return None
+        size = self._size(text)
+        for count, id in enumerate(reversed(ids[max(0, len(ids) - size) :].tolist()), 1):
+            size -= self._width_of[id]
+            if size <= 0:
+                return None if size else count
+        return None
+
     def _size(self, text: str) -> int:
         """UTF-8 bytes that the ids of a stretch stand for, where ``widths`` are known."""
         if not self._leaves_alone(text):
@@ -146,7 +159,7 @@ class Window:
     def behind(self, cut: int) -> int:
         """How many ids lie behind a certified cut: as many as what lies behind it has by itself."""
         rest = self.text[cut:]
-        found = self._engine.count(rest, self.ids[::-1]) if len(rest) <= _COUNTED else None
+        found = self._engine.count_back(rest, self.ids) if len(rest) <= _COUNTED else None
         return len(self._engine.encode(rest, cut == 0)) if found is None else found
 
 

@@ -67,7 +67,7 @@ class IdBuffer:
         elif shift and stop < self._count:
             raw = self._memory.data
             raw[stop + shift : count] = raw[stop : self._count]  # one memmove, where numpy would copy twice
-        self._memory[start : start + len(fresh)] = fresh
+        self._memory.data[start : start + len(fresh)] = fresh.data  # numpy would let go of the interpreter's lock
         self._count = count
 
     def _is_seen(self, start: int) -> bool:

@@ -12,6 +12,7 @@ encoded again (:func:`widen`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,14 +155,12 @@ def window_seam(engine: Engine, window: Window, begin: int, total: int) -> Seam 
 
     ``total``: how many tokens the text has.  None if there is no cut in the window.
     """
-    last = engine.cuts.last(window.text, 0, len(window.text))
-    if last is None:
+    cuts = list(islice(engine.cuts.backwards(window.text, 0, len(window.text)), _OVERLAP + 1))
+    if not cuts:
         return None
-    cut: int | None = last
-    for _ in range(_OVERLAP):
-        cut = engine.cuts.last(window.text, 0, cut) if cut else None
-    behind = len(window.ids) if cut is None else window.behind(cut)
-    return Seam(begin + (cut or 0), total - behind, behind - window.behind(last))
+    first = cuts[-1] if len(cuts) > _OVERLAP else 0
+    behind = window.behind(first) if first else len(window.ids)
+    return Seam(begin + first, total - behind, behind - window.behind(cuts[0]))
 
 
 # --- the middle ----------------------------------------------------------------------------
