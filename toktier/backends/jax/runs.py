@@ -6,6 +6,7 @@ automaton and no lane, so all texts take the same time.  A family is known by th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -14,20 +15,23 @@ from tokenizers import Regex as EngineRegex
 from tokenizers import normalizers
 
 from ...compiled import Split
-from ...pipeline import ByteLevel, PreTokenizer, PreTokenizerSequence, Regex
+from ...patterns.charsets import DIGITS, members
+from ...patterns.syntax import Property
+from ...pipeline import ByteLevel, Digits, PreTokenizer, PreTokenizerSequence, Regex
 from ...pipeline import Split as SplitStep
 from ...plan import GPT2_PATTERN
-from .families import cl100k, deepseek, o200k, r50k
+from .families import cl100k, deepseek, deepseek_coder, o200k, r50k
 from .families.neighbours import Family, neighbours
 from .tables import Array
 from .utf8 import ADDED, Characters
 
-#: By the patterns of the stages.
+#: By the patterns of the stages; :data:`~toktier.patterns.charsets.DIGITS` is one that makes each digit a piece.
 FAMILIES: dict[tuple[str, ...], Family] = {
     **cl100k.FAMILIES,
     **r50k.FAMILIES,
     **o200k.FAMILIES,
     **deepseek.FAMILIES,
+    **deepseek_coder.FAMILIES,
 }
 #: How a stage may treat its matches, and whether it is inverted: what lies between them is a piece, or removed.
 _ISOLATED, _REMOVED = ("Isolated", False), ("Removed", True)
@@ -52,31 +56,43 @@ def run_tables(pre_tokenizer: PreTokenizer | None, split: Split) -> RunTables | 
     family = _family(pre_tokenizer)
     if family is None:
         return None
-    removers = [(name, normalizers.Replace(EngineRegex(source), "").normalize_str) for name, source in family.sets]
+    sets = [(name, _membership(source)) for name, source in family.sets]
     points = np.delete(np.arange(len(split.atom_of)), slice(0xD800, 0xE000))  # surrogates are no characters
     atoms, examples = np.unique(split.atom_of[points], return_index=True)
     class_of_atom = np.full(256, family.rest, np.uint8)
     for atom, example in zip(atoms.tolist(), map(chr, points[examples].tolist()), strict=True):
-        class_of_atom[atom] = next((name for name, remove in removers if not remove(example)), family.rest)
+        class_of_atom[atom] = next((name for name, has in sets if has(example)), family.rest)
     return RunTables(class_of_atom[split.atom_of], family)
 
 
+def _membership(source: str) -> Callable[[str], bool]:
+    """Whether the reference finds a character in a set."""
+    if source == DIGITS:
+        digits = members(Property(DIGITS))
+        return lambda character: bool(digits[ord(character)])
+    remove = normalizers.Replace(EngineRegex(source), "").normalize_str
+    return lambda character: not remove(character)
+
+
 def _family(pre_tokenizer: PreTokenizer | None) -> Family | None:
-    match pre_tokenizer:
-        case ByteLevel(False, _, True):
-            return FAMILIES[(GPT2_PATTERN,)]
-        case PreTokenizerSequence((SplitStep(Regex(source)) as step, ByteLevel(False, _, False))):
-            # of the patterns for one stage each matches every character
-            return FAMILIES.get((source,)) if _how(step) in (_ISOLATED, _REMOVED) else None
-        case PreTokenizerSequence((*steps, ByteLevel(False, _, False))):
-            isolated = [step.pattern for step in steps if isinstance(step, SplitStep) and _how(step) == _ISOLATED]
-            sources = tuple(pattern.source for pattern in isolated if isinstance(pattern, Regex))
-            return FAMILIES.get(sources) if len(sources) == len(steps) else None
+    steps = pre_tokenizer.stages if isinstance(pre_tokenizer, PreTokenizerSequence) else (pre_tokenizer,)
+    match steps:
+        case (*before, ByteLevel(False, _, use_regex)):
+            sources = [_source(step, alone=len(before) == 1) for step in before]
+            sources += [GPT2_PATTERN] if use_regex else []
+            return FAMILIES.get(tuple(sources))
     return None
 
 
-def _how(split: SplitStep) -> tuple[str, bool]:
-    return split.behavior, split.invert
+def _source(step: PreTokenizer, alone: bool) -> str:
+    """The pattern whose matches a step makes pieces of, empty if it does anything else."""
+    match step:
+        case Digits(True):
+            return DIGITS
+        case SplitStep(Regex(source), behavior, invert) if source != DIGITS:
+            # of the patterns for one stage each matches every character
+            return source if (behavior, invert) == _ISOLATED or (alone and (behavior, invert) == _REMOVED) else ""
+    return ""
 
 
 def run_starts(data: jax.Array, characters: Characters, tables: RunTables) -> jax.Array:

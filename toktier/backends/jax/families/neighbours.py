@@ -64,9 +64,9 @@ def neighbours(data: jax.Array, characters: Characters, class_of: Array) -> Neig
     return Neighbours(characters.first, here, behind(here, 1, END), after)
 
 
-def _is_visible(of: jax.Array) -> jax.Array:
-    """Whether these classes are neither of white space nor the end of a text."""
-    return (of > WHITE) & (of != END)
+def is_visible(of: jax.Array, white: int = WHITE) -> jax.Array:
+    """Whether these classes are neither of white space, of which ``white`` is the last, nor the end of a text."""
+    return (of > white) & (of != END)
 
 
 def line_end_ahead(here: jax.Array) -> Flood:
@@ -81,7 +81,7 @@ def white_starts(n: Neighbours, tail: jax.Array, line_ahead: jax.Array) -> jax.A
     :func:`line_end_ahead`, flooded.
     """
     gap = (n.here == SPACE) | (n.here == WHITE)
-    sure = pack(gap & (_is_visible(n.after) | (n.before > WHITE)))
+    sure = pack(gap & (is_visible(n.after) | (n.before > WHITE)))
     return sure | pack(gap & (n.before == NEWLINE)) & (earlier(tail) | ~line_ahead)
 
 

@@ -2,7 +2,7 @@ r"""r50k (GPT-2): nothing is carried along, so where pieces begin is told by fou
 
     's|'t|'re|'ve|'m|'ll|'d |  ?\p{L}+ |  ?\p{N}+ |  ?[^\s\p{L}\p{N}]+ | \s+(?!\S) | \s+
 
-See ``spec/r50k.py``.
+See ``spec/r50k.py``.  Starcoder has a splitter before it that makes every digit a piece.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from enum import IntEnum
 import jax
 import jax.numpy as jnp
 
+from ....patterns.charsets import DIGITS
 from ....plan import GPT2_PATTERN
 from ..bits import once
 from ..utf8 import behind
-from .neighbours import END, Family, Neighbours, contractions
+from .neighbours import END, Family, Neighbours, contractions, is_visible
 
 
 class Class(IntEnum):
     """Classes of characters."""
 
-    SPACE, WHITE, NUMBER, APOSTROPHE, OTHER, STMD, RV, E, L, LETTER = range(10)
+    SPACE, WHITE, NUMBER, APOSTROPHE, OTHER, STMD, RV, E, L, LETTER, DIGIT = range(11)
 
 
 _SETS = (
@@ -40,18 +41,20 @@ _SETS = (
 def starts(n: Neighbours) -> jax.Array:
     """See :class:`~.neighbours.Family`."""
     here, before, after = n.here, n.before, n.after
-    white, visible = here <= Class.WHITE, _is_visible(here)
+    white, visible = here <= Class.WHITE, is_visible(here, Class.WHITE)
     same = (_kind(here) == _kind(before)) & (before != END)
     # the first of a visible run that no space has taken along
     fresh = once(visible & ~same & (before != Class.SPACE))
     short, long = contractions(n, (here == Class.APOSTROPHE) & fresh, Class.STMD)
     begins = fresh & ~behind(short | long, 1, False)
     begins |= visible & (here >= Class.STMD) & (behind(short, 2, False) | behind(long, 3, False))
-    return begins | white & ((before > Class.WHITE) | _is_visible(after))
+    return begins | white & ((before > Class.WHITE) | is_visible(after, Class.WHITE))
 
 
-def _is_visible(of: jax.Array) -> jax.Array:
-    return (of > Class.WHITE) & (of != END)
+def starts_between_digits(n: Neighbours) -> jax.Array:
+    """The same where each digit is cut out before: what stands beside one stands at an end of a text."""
+    before, after = (jnp.where(of == Class.DIGIT, jnp.uint8(END), of) for of in (n.before, n.after))
+    return starts(Neighbours(n.first, n.here, before, after)) | (n.here == Class.DIGIT)
 
 
 def _kind(of: jax.Array) -> jax.Array:
@@ -61,4 +64,7 @@ def _kind(of: jax.Array) -> jax.Array:
 
 
 #: By the patterns of the stages.
-FAMILIES: dict[tuple[str, ...], Family] = {(GPT2_PATTERN,): Family(_SETS, Class.OTHER, starts)}
+FAMILIES: dict[tuple[str, ...], Family] = {
+    (GPT2_PATTERN,): Family(_SETS, Class.OTHER, starts),
+    (DIGITS, GPT2_PATTERN): Family(((Class.DIGIT, DIGITS), *_SETS), Class.OTHER, starts_between_digits),
+}
