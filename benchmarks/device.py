@@ -1,303 +1,262 @@
 """The `jax` backend on an accelerator: exactness, latency and bulk speed, with the floor beside them, in one run.
 
-    python benchmarks/device.py                      # the run for a GPU; at most five minutes
-    python benchmarks/device.py --quick              # small and few, for a machine without one
-    python benchmarks/device.py --tokenizers qwen3 --sizes 1000000 --json device.json
+    python benchmarks/device.py --prepare device-texts.xz       # anywhere: texts, and the reference's ids of them
+    python benchmarks/device.py --texts device-texts.xz --json device.json    # on a GPU; at most five minutes
+    python benchmarks/device.py --quick                         # small and few, for a machine without one
 
-It builds (tables, compilation), checks every output against ids computed beforehand by the `numpy` backend (and,
-for the smaller texts, by the reference itself), and prints one table.  Ids that differ end the run with status 1.
-Rows that the time does not allow are named as left out.
+Each tokenizer has a process of its own (`device_worker.py`).  All compile at the same time; then they are asked
+one by one for what there is to measure, what matters most first.  Every output is compared with the reference's
+ids (of texts that were not prepared, the `numpy` backend's), before anything is timed and whenever it is.
+
+What fails, fails alone: its error is printed, and written to the file at once like everything else.  A process
+that dies, says nothing for too long, gives other ids or leaves the device is started anew without kernels (`xla`).
+Ids that differ make the run's status 1, other failures 2.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import importlib.util
 import json
-import re
-import statistics
+import os
+import queue
+import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import corpora
-import numpy as np
 import options
-from measuring import IdsDiffer, machine, seconds
+from measuring import machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-if importlib.util.find_spec("jax") is None:
-    sys.exit("device.py: JAX is not installed: pip install '.[jax]'")
-
-import jax
-import jax.numpy as jnp
-
-import toktier
-from toktier.backends.jax import pipeline, symbols, utf8
-from toktier.errors import TokTierError
-
-SIZES = (1_000_000, 10_000, 100_000, 2_000_000, 4_400_000)
+SIZES = (10_000, 1_000_000, 4_400_000, 100_000, 2_000_000)
 QUICK = (10_000, 40_000)
 CORPORA = ("english", "code", "cjk")
 TOKENIZERS = ("qwen3", "gpt-oss", "deepseek-v3")
-#: Texts up to so many characters are encoded by the reference too.
-_BY_REFERENCE = 100_000
-#: Different texts among the repetitions; a device remembers nothing of a text between them.
-_DISTINCT = 4
 _BULK = 512 << 20
+#: Characters of a text of the bulk run, and of the one whose stages are timed, if there are such.
+_ONE = 1_000_000
+#: Seconds without an answer after which a process is taken for lost.
+_PATIENCE = 75
+#: How often a tokenizer's process is started at most.
+_STARTS = 3
+_WORKER = Path(__file__).with_name("device_worker.py")
 
 
-@dataclass(frozen=True)
-class Floor:
-    """What no schedule of the same work undercuts: seconds for a launch, for a dependent load, for a byte."""
-
-    launch: float
-    load: float | None
-    byte: float
+class Lost(Exception):
+    """A process that died, or said nothing for too long."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """Times in milliseconds.  ``first``: the first call for texts of the size, with whatever it compiles;
-    ``array``: text to a numpy array; ``device``: text to an array on the device.
+class Process:
+    """A tokenizer's process, with kernels or without (``xla``); it begins by compiling, and says when it has."""
 
-    ``depth``: merges that wait for each other in some piece, at most; ``launches``: kernels of the compiled
-    function, on a GPU.
-    """
+    def __init__(self, name: str, form: str, given: argparse.Namespace) -> None:
+        self.name, self.form = name, form
+        words = ["--form", form, "--repetitions", given.repetitions, "--corpora", *given.corpora]
+        words += ["--sizes", *given.sizes, *(["--texts", given.texts] if given.texts else [])]
+        shared = Path(tempfile.gettempdir(), "toktier-device")  # what one process has compiled, the next need not
+        environment = {
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # several processes share the device
+            "JAX_COMPILATION_CACHE_DIR": str(shared),
+        } | os.environ
+        self._process = subprocess.Popen(
+            [sys.executable, str(_WORKER), name, *map(str, words)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self._answers: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
 
-    tokenizer: str
-    text: str
-    characters: int
-    bytes: int
-    tokens: int
-    array_median: float
-    array_p90: float
-    device_median: float
-    device_p90: float
-    first: float
-    floor_bytes: float
-    floor_depth: float | None
-    depth: int
-    floor_launches: float | None
-    launches: int | None
+    def _read(self) -> None:
+        assert self._process.stdout
+        for line in self._process.stdout:
+            self._answers.put(line)
+        self._answers.put("")
 
-    def cells(self) -> list[str]:
-        depth = "" if self.floor_depth is None else f"{self.floor_depth:.3f}"
-        speed = self.bytes / self.array_median / 1e6
-        counts = [f"{number:,}" for number in (self.characters, self.tokens)]
-        times = (self.first, self.array_median, self.array_p90, self.device_median, self.device_p90)
-        launched = "" if self.floor_launches is None else f"{self.floor_launches:.3f}"
-        floors = [f"{self.floor_bytes:.3f}", launched, str(self.launches or ""), depth, str(self.depth)]
-        return [self.tokenizer, self.text, *counts, *(f"{t:.2f}" for t in times), f"{speed:.3f}", *floors]
+    def ask(self, **request: Any) -> None:
+        assert self._process.stdin
+        with suppress(OSError):  # it is gone; the answer will tell
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+
+    def answer(self, patience: float) -> dict[str, Any]:
+        try:
+            line = self._answers.get(timeout=max(1, patience))
+        except queue.Empty:
+            raise Lost(f"no answer for {patience:.0f} s") from None
+        if not line:
+            raise Lost(f"the process ended with status {self._process.wait()}")
+        said: dict[str, Any] = json.loads(line)
+        return said
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
-HEADINGS = (
-    *("tokenizer", "text", "characters", "tokens", "first ms", "array ms", "P90", "device ms", "P90", "GB/s"),
-    *("floor: bytes ms", "launches ms", "launches", "chain ms", "depth"),
+class Run:
+    """The processes, and all that they have said."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self._given = given
+        self._began = time.monotonic()
+        self._running = {name: Process(name, "kernels", given) for name in given.tokenizers}
+        self._starts = Counter(given.tokenizers)
+        self.facts = machine()
+        self.floor: dict[str, float | None] = {}
+        self.said: list[dict[str, Any]] = []
+
+    @property
+    def left(self) -> float:
+        """Seconds in which something may still be begun."""
+        return float(self._given.seconds - (time.monotonic() - self._began))
+
+    def warm(self) -> None:
+        """Until all have compiled, so that none is measured while another does."""
+        for process in list(self._running.values()):
+            self._first_answer(process)
+
+    def ask(self, name: str, **request: Any) -> None:
+        """Ask, note the answer, and if it is no good ask once more without kernels."""
+        process = self._running.get(name)
+        if process is None or self.left < 0:
+            self._note(name, request, {"left out": "the time is up" if process else "its process is gone"})
+            return
+        process.ask(**request)
+        said = self._answer(process, request)
+        bad = {"lost", "differ", "error"} & said.keys() or said.get("not_on_device")
+        if bad and request["do"] in ("row", "bulk") and process.form != "xla":
+            if self._start(name, "xla"):
+                self.ask(name, **request)
+        elif "lost" in said:
+            self._start(name, process.form)
+
+    def _start(self, name: str, form: str) -> bool:
+        """Start a process anew, but not again and again; whether it runs."""
+        self._running.pop(name).end()
+        if self._starts[name] == _STARTS:
+            return False
+        self._starts[name] += 1
+        self._running[name] = Process(name, form, self._given)
+        return self._first_answer(self._running[name])
+
+    def _first_answer(self, process: Process) -> bool:
+        said = self._answer(process, {"do": "warm"}, 0.6 * self.left)
+        process.form = said.get("form", process.form)  # there may be no kernels here
+        for key in ("jax", "device", "platform"):
+            if key in said:
+                self.facts[key] = said[key]
+        if {"error", "lost"} & said.keys():
+            self._running.pop(process.name).end()
+        return process.name in self._running
+
+    def _answer(self, process: Process, request: dict[str, Any], patience: float = 0) -> dict[str, Any]:
+        try:
+            said = process.answer(max(patience, _PATIENCE))
+        except Lost as problem:
+            said = {"lost": str(problem)}
+        self._note(process.name, request | {"form": process.form}, said)
+        return said
+
+    def _note(self, name: str, request: dict[str, Any], said: dict[str, Any]) -> None:
+        self.said.append({"tokenizer": name, **request, **said})
+        print(f"{time.monotonic() - self._began:6.1f} s  {_line(self.said[-1])}", flush=True)
+        if request["do"] == "floor" and "launch" in said:
+            self.floor = {key: said[key] for key in ("launch", "byte", "load")}
+        if self._given.json:
+            document = {"machine": self.facts, "floor": self.floor, "said": self.said}
+            part = self._given.json.with_name(self._given.json.name + ".part")
+            part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            part.replace(self._given.json)
+
+    def end(self) -> int:
+        """The status of the run."""
+        for process in self._running.values():
+            process.end()
+        if any("differ" in said for said in self.said):
+            return 1
+        return 2 if any({"error", "lost"} & said.keys() or said.get("not_on_device") for said in self.said) else 0
+
+
+def measurements(given: argparse.Namespace) -> Iterator[tuple[Sequence[str], dict[str, Any]]]:
+    """What there is to measure, and of which tokenizers, what matters most first."""
+    every = given.tokenizers
+    corpus, *others = given.corpora
+    one = _ONE if _ONE in given.sizes else min(given.sizes)
+    yield every[:1], {"do": "floor"}
+    for number, size in enumerate(given.sizes):
+        yield every, {"do": "row", "corpus": corpus, "size": size}
+        if number == min(1, len(given.sizes) - 1):
+            yield every, {"do": "stages", "corpus": corpus, "size": one}
+            if given.bulk:
+                yield every, {"do": "bulk", "corpus": corpus, "size": one, "total": given.bulk}
+    yield every[:1], {"do": "kernels", "corpus": corpus, "size": one}
+    for size in given.sizes:
+        for other in others:
+            yield every, {"do": "row", "corpus": other, "size": size}
+    yield every[:1], {"do": "forms", "corpus": corpus, "size": one}
+
+
+# --- showing --------------------------------------------------------------------------------------
+
+_HEADINGS = (
+    *("tokenizer", "text", "characters", "tokens", "array ms", "P90", "device ms", "P90", "list ms", "spans ms"),
+    *("GB/s", "floor: bytes ms", "launches ms", "launches", "chain ms", "depth", "form"),
 )
 
 
-def digest(ids: Any) -> str:
-    return hashlib.sha256(np.ascontiguousarray(ids, np.uint32).tobytes()).hexdigest()
+def _line(said: dict[str, Any]) -> str:
+    """One answer, as soon as it is there."""
+    named = " ".join(str(said[key]) for key in ("tokenizer", "do", "corpus", "size", "form") if key in said)
+    rest = {k: v for k, v in said.items() if k not in ("tokenizer", "do", "corpus", "size", "form", "total")}
+    figures = (f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in rest.items())
+    return f"{named}: {', '.join(figures)}"
 
 
-def to_device(tok: toktier.Tokenizer, text: str) -> jax.Array:
-    return tok.encode_to_device(text).block_until_ready()
+def _cells(row: dict[str, Any], floor: dict[str, float | None]) -> list[str]:
+    def least(each: float | None, count: int | None) -> str:
+        return "" if each is None or count is None else f"{1e3 * each * count:.3f}"
 
-
-def digests(tok: toktier.Tokenizer, texts: Sequence[str]) -> list[str]:
-    """What the ids of texts must be."""
-    return [digest(tok.encode_to_numpy(text, backend="numpy")) for text in texts]
-
-
-def check(ids: Any, expected: str, what: str) -> None:
-    if digest(ids) != expected:
-        raise IdsDiffer(f"the ids of {what} differ")
-
-
-# --- the floor --------------------------------------------------------------------------------------
-
-
-def measure_floor() -> Floor:
-    """Measured on the default device; the cost of a dependent load only where kernels run."""
-    many = 64
-    barrier: Callable[[jax.Array], jax.Array] = jax.lax.optimization_barrier
-
-    @jax.jit
-    def launches(array: jax.Array) -> jax.Array:
-        for _ in range(many):  # with a barrier, so that no two are fused
-            array = barrier(array + 1)
-        return array
-
-    size = 1 << 26 if jax.default_backend() != "cpu" else 1 << 22
-    copy = jax.jit(lambda array: array + 1)
-    launch = best(lambda: launches(jnp.zeros(8, jnp.int32)).block_until_ready()) / many
-    ones = jnp.ones(size, jnp.int32)
-    byte = best(lambda: copy(ones).block_until_ready()) / (8 * size)
-    return Floor(launch, _load_latency() if jax.default_backend() == "gpu" else None, byte)
-
-
-def _load_latency() -> float:
-    """Seconds for a load whose address is what the one before has read, in memory of the size of a rule table."""
-    from toktier.backends.jax.compat import Memory, kernel
-
-    steps, size = 4096, 1 << 20
-    order = np.random.default_rng(1).permutation(size)
-    following = np.empty(size, np.int32)
-    following[order] = np.roll(order, -1)
-
-    def chase(device: Memory, following: Any, last: Any) -> None:
-        one = jnp.arange(32, dtype=jnp.int32) == 0
-        zero = jnp.zeros(32, jnp.int32)
-        at = jax.lax.fori_loop(0, steps, lambda _, at: device.load(following, at, one, 0), zero)
-        device.store(last, zero, at, one)
-
-    run = jax.jit(kernel(chase, [(1,)], name="chase", programs=1, warps=1, in_place={}, interpret=False))
-    table = jax.device_put(following)
-    return best(lambda: run(table)[0].block_until_ready()) / steps
-
-
-def best(call: Callable[[], Any]) -> float:
-    call()
-    return min(seconds(call)[0] for _ in range(10))
-
-
-# --- the table --------------------------------------------------------------------------------------
-
-
-def merge_depth(tok: toktier.Tokenizer, text: str) -> int:
-    """Most bytes less ids of a piece that is not one id: a bound of the merges that wait for each other."""
-    _, pieces = tok.pieces(text, backend="numpy")
-    return max((len(piece.text.encode()) - len(piece.ids) for piece in pieces if len(piece.ids) > 1), default=0)
-
-
-def program(tok: toktier.Tokenizer, function: Callable[..., Any], text: str) -> Any:
-    """A function of the pipeline as the backend compiles it for a text; None for one that must be cut for it."""
-    backend = tok._jax()
-    size = next((size for size in backend.buckets if size >= len(text.encode())), None)
-    return None if size is None else backend._function(function, size)
-
-
-def launches(tok: toktier.Tokenizer, text: str) -> int | None:
-    """How many kernels the compiled function has on a GPU; None elsewhere, and for a text that is cut."""
-    found = program(tok, pipeline.encode, text) if jax.default_backend() == "gpu" else None
-    return None if found is None else len(re.findall(r" (?:fusion|custom-call|copy)\(", found.compiled.as_text()))
-
-
-def symbols_of(data: Any, tables: Any, sizes: Any) -> Any:
-    """The pipeline up to the first symbols of all pieces."""
-    characters = utf8.decode(data)
-    begins, _ = pipeline._piece_starts(data, characters, tables.split, sizes)
-    part = len(data) if sizes.kernels else len(data) // pipeline.PARTS
-    return symbols.stream(data, characters, begins, part, tables.symbols)
-
-
-def stages(name: str, tok: toktier.Tokenizer, corpus: str, size: int, repetitions: int) -> str:
-    """Medians of the stages of a text that fits the largest size; those on the device by what each adds."""
-    text = corpora.CORPORA[corpus](size, 0)
-    functions = (pipeline.starts_of, symbols_of, pipeline.encode)
-    programs = [program(tok, function, text) for function in functions]
-    if None in programs:
-        return f"{name}, {corpus}, {size:,} characters: too large for one call"
-    prepared = tok._prepare(text, "encode", as_it_is=tok._jax().checks)
-    data = text.encode()
-    padded = np.full(next(n for n in tok._jax().buckets if n >= len(data)), utf8.PADDING, np.uint8)
-    padded[: len(data)] = np.frombuffer(data, np.uint8)
-    on_device = jax.device_put(padded)
-    ids = tok.encode_to_device(text)
-    steps: list[Callable[[], Any]] = [
-        lambda: tok._prepare(text, "encode", as_it_is=tok._jax().checks),
-        lambda: jax.device_put(padded).block_until_ready(),
-        *(partial(lambda found: jax.block_until_ready(found(on_device)), found) for found in programs),
-        lambda: jax.device_get(jnp.add(ids, 0)),
-        lambda: tok._jax().encode(prepared),
+    moved = row["bytes"] + 4 * row["tokens"]
+    times = ("array_ms", "array_p90_ms", "device_ms", "device_p90_ms", "list_ms", "spans_ms")
+    shown = (f"{row[key]:.2f}" if key in row else "" for key in times)
+    return [
+        row["tokenizer"].rpartition("/")[2].partition(".json")[0],
+        row["corpus"],
+        f"{row['size']:,}",
+        f"{row['tokens']:,}",
+        *shown,
+        f"{row['bytes'] / row['array_ms'] / 1e6:.3f}",
+        least(floor.get("byte"), moved),
+        least(floor.get("launch"), row["launches"]),
+        str(row["launches"] or ""),
+        least(floor.get("load"), row["depth"]),
+        str(row["depth"]),
+        row["form"]
+        + ("" if row["by_reference"] else ", by numpy")
+        + (", NOT THERE" if row["not_on_device"] else ""),
     ]
-    for step in steps:
-        step()
-    times = [[1e3 * seconds(step)[0] for _ in range(repetitions)] for step in steps]
-    host, sent, starts, first, everything, fetched, whole = map(statistics.median, times)
-    parts = {
-        "added tokens and normalizing, host": host,
-        "to the device": sent,
-        "piece starts": starts,
-        "first symbols": first - starts,
-        "look-up, BPE, output": everything - first,
-        "ids to the host": fetched,
-        "all but the first": whole,
-    }
-    return f"{name}, {corpus}, {size:,} characters: " + "; ".join(
-        f"{what} {ms:.3f} ms" for what, ms in parts.items()
-    )
 
 
-def measure(name: str, tok: toktier.Tokenizer, corpus: str, size: int, repetitions: int, floor: Floor) -> Row:
-    texts = [corpora.CORPORA[corpus](size, seed) for seed in range(min(_DISTINCT, repetitions))]
-    what = f"{corpus}, {size:,} characters, {name}"
-    expected = digests(tok, texts)
-    if size <= _BY_REFERENCE:
-        for text, own in zip(texts, expected, strict=True):
-            check(tok.encode_to_numpy(text, backend="reference"), own, f"{what}, by numpy")
-    first, ids = seconds(partial(tok.encode_to_numpy, texts[0], backend="jax"))
-    check(ids, expected[0], what)
-    array, device = [], []
-    for number in range(repetitions):
-        text, own = texts[number % len(texts)], expected[number % len(texts)]
-        taken, ids = seconds(partial(tok.encode_to_numpy, text, backend="jax"))
-        array.append(1e3 * taken)
-        check(ids, own, what)
-        taken, on_device = seconds(partial(to_device, tok, text))
-        device.append(1e3 * taken)
-        check(on_device, own, f"{what}, on the device")
-    used = len(texts[0].encode())
-    depth = merge_depth(tok, texts[0][:100_000])
-    count = launches(tok, texts[0])
-    return Row(
-        name,
-        corpus,
-        size,
-        used,
-        len(ids),
-        statistics.median(array),
-        _p90(array),
-        statistics.median(device),
-        _p90(device),
-        first=1e3 * first,
-        floor_bytes=1e3 * floor.byte * (used + 4 * len(ids)),
-        floor_depth=None if floor.load is None else 1e3 * floor.load * depth,
-        depth=depth,
-        floor_launches=None if count is None else 1e3 * floor.launch * count,
-        launches=count,
-    )
-
-
-def _p90(times: Sequence[float]) -> float:
-    return float(np.percentile(times, 90))
-
-
-def bulk(name: str, tok: toktier.Tokenizer, corpus: str, size: int, total: int) -> str:
-    """``total`` bytes in texts of ``size`` characters, one after another, to numpy arrays."""
-    texts = [corpora.CORPORA[corpus](size, seed) for seed in range(_DISTINCT)]
-    expected = digests(tok, texts)
-    batch = [texts[i % len(texts)] for i in range(-(-total // len(texts[0].encode())))]
-    check(tok.encode_to_numpy(texts[0], backend="jax"), expected[0], corpus)  # compiles
-    taken, found = seconds(lambda: tok.encode_batch_to_numpy(batch, backend="jax"))
-    for number, ids in enumerate(found):
-        check(ids, expected[number % len(texts)], f"{corpus} in bulk, {name}")
-    used = sum(len(text.encode()) for text in batch)
-    return f"{name}, {corpus}: {used / 1e6:,.0f} MB in {len(batch)} texts, {used / taken / 1e9:.3f} GB/s"
-
-
-def show(rows: Sequence[Row]) -> None:
-    lines = [list(HEADINGS), *(row.cells() for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+def show(run: Run, repetitions: int) -> None:
+    print(f"\nevery output was compared; medians and P90 of {repetitions}")
+    print("form: of the BPE; by numpy: what was compared with is no reference's; NOT THERE: it did not run there")
+    rows = [said for said in run.said if said["do"] == "row" and "array_ms" in said]
+    lines = [list(_HEADINGS), *(_cells(row, run.floor) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
     for line in lines:
         print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+    for said in run.said:
+        if said["do"] in ("stages", "bulk", "forms") or {"error", "lost", "differ", "left out"} & said.keys():
+            print(_line(said))
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -308,60 +267,41 @@ def command_line() -> argparse.ArgumentParser:
     options.add_number(parser, "repetitions", 20, "of each figure; the median counts")
     about = f"bytes of the bulk run; 0 leaves it out (default: {_BULK:,})"
     parser.add_argument("--bulk", metavar="N", type=int, default=_BULK, help=about)
-    about = "no row is begun after so many (default: 285)"
+    about = "nothing is begun after so many (default: 285)"
     parser.add_argument("--seconds", metavar="S", type=float, default=285, help=about)
+    parser.add_argument("--texts", metavar="FILE", type=Path, help="what --prepare has written")
+    parser.add_argument("--prepare", metavar="FILE", type=options.output, help="write texts and hashes, and end")
     parser.add_argument("--quick", action="store_true", help="small texts, one tokenizer, three repetitions")
     options.add_json(parser)
     return parser
 
 
-def main() -> int:
-    arguments = command_line().parse_args()
-    if arguments.quick:
-        arguments.tokenizers, arguments.sizes, arguments.repetitions = ["qwen3"], list(QUICK), 3
-        arguments.bulk = 1 << 17
-    began = time.monotonic()
-    facts = machine() | {"jax": jax.__version__, "device": jax.devices()[0].device_kind}
-    for key, value in facts.items():
-        print(f"{key}: {value}")
-    if jax.default_backend() == "cpu":
-        print("NOTE: JAX sees no accelerator; these are times of XLA on the processor")
-    floor = measure_floor()
-    latency = "not measured (no kernel runs here)" if floor.load is None else f"{floor.load * 1e9:.0f} ns"
-    print(f"a launch: {floor.launch * 1e6:.2f} us; a byte moved: {floor.byte * 1e12:.2f} ps; a load: {latency}")
-    rows: list[Row] = []
-    lines: list[str] = []
-    left_out: list[str] = []
+def main(words: Sequence[str] | None = None) -> int:
+    parser = command_line()
+    given = parser.parse_args(words)
+    if given.texts and not given.texts.is_file():
+        parser.error(f"there is no file {given.texts}; make it with --prepare")
+    if given.quick:
+        given.tokenizers, given.sizes, given.repetitions, given.bulk = ["qwen3"], list(QUICK), 3, 1 << 17
+    if given.prepare:
+        import device_texts
+
+        device_texts.prepare(given.prepare, given.tokenizers, given.corpora, given.sizes)
+        return 0
+    run = Run(given)
     try:
-        for name in arguments.tokenizers:
-            tok = toktier.load(name)
-            short = Path(name).name.partition(".")[0]
-            for size in arguments.sizes:
-                for corpus in arguments.corpora:
-                    if time.monotonic() - began > arguments.seconds:
-                        left_out.append(f"{short} {corpus} {size:,}")
-                        continue
-                    rows.append(measure(short, tok, corpus, size, arguments.repetitions, floor))
-            if time.monotonic() - began <= arguments.seconds:
-                lines.append(stages(short, tok, arguments.corpora[0], arguments.sizes[0], arguments.repetitions))
-            if arguments.bulk and time.monotonic() - began <= arguments.seconds:
-                lines.append(bulk(short, tok, arguments.corpora[0], max(arguments.sizes), arguments.bulk))
-    except IdsDiffer as problem:
-        print(f"IDS DIFFER: {problem}")
-        return 1
-    except TokTierError as problem:
-        print(f"error: {problem}")
-        return 2
-    print("\nevery output was compared; medians and P90 of", arguments.repetitions)
-    show(rows)
-    print(*lines, sep="\n")
-    if left_out:
-        print(f"left out, the time being up: {', '.join(left_out)}")
-    if arguments.json:
-        document = {"machine": facts, "floor": asdict(floor), "rows": [asdict(row) for row in rows], "bulk": lines}
-        arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    print(f"took {time.monotonic() - began:.0f} s")
-    return 0
+        run.warm()
+        for names, request in measurements(given):
+            for name in names:
+                run.ask(name, **request)
+    finally:
+        status = run.end()
+        for key, value in run.facts.items():
+            print(f"{key}: {value}")
+        if run.facts.get("platform") == "cpu":
+            print("NOTE: JAX sees no accelerator; these are times of XLA on the processor")
+        show(run, given.repetitions)
+    return status
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import re
 import shlex
 from argparse import ArgumentParser
@@ -26,8 +27,6 @@ def threads_of_the_reference() -> Iterator[None]:
 
 
 def parser(program: str) -> ArgumentParser:
-    if program == "device":
-        pytest.importorskip("jax")
     found = importlib.import_module(program).command_line()
     assert isinstance(found, ArgumentParser)
     return found
@@ -75,3 +74,45 @@ def test_wrong_commands_are_refused(
     with pytest.raises(SystemExit):
         parser(program).parse_args(words.split())
     assert said in capsys.readouterr().err
+
+
+#: Stands for ``device_worker.py``: with kernels one tokenizer's process dies and another's gives other ids, and a
+#: third's is silent in either form.
+_WORKER = """
+import json, sys, time
+name, form = sys.argv[1], sys.argv[3]
+row = dict.fromkeys(("bytes", "tokens", "depth"), 1) | {"launches": None, "by_reference": True, "not_on_device": 0}
+row |= dict.fromkeys(("array_ms", "array_p90_ms", "device_ms", "device_p90_ms", "list_ms", "spans_ms"), 1.5)
+print(json.dumps({"form": form, "platform": "gpu"}), flush=True)
+for line in sys.stdin:
+    what = json.loads(line)["do"]
+    if what == "row" and name == "gpt-oss":
+        time.sleep(60)
+    if what == "row" and name == "gpt2" and form == "kernels":
+        sys.exit(3)
+    failed = {"differ": "number 7"} if name == "qwen3" and form == "kernels" else row
+    answers = {"row": failed, "floor": {"launch": 1e-6, "byte": 1e-12, "load": None}}
+    print(json.dumps(answers.get(what, {"error": "no such thing"})), flush=True)
+"""
+
+
+def test_a_run_on_a_device_loses_no_more_than_what_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = importlib.import_module("device")
+    worker, file = tmp_path / "worker.py", tmp_path / "found.json"
+    worker.write_text(_WORKER)
+    monkeypatch.setattr(device, "_WORKER", worker)
+    monkeypatch.setattr(device, "_PATIENCE", 1)
+    words = f"--tokenizers gpt2 qwen3 gpt-oss --corpora english --sizes 7 --json {file}"
+    assert device.main(words.split()) == 1
+    said = json.loads(file.read_text())["said"]
+    rows = {(one["tokenizer"], one["form"]): one for one in said if one["do"] == "row" and "form" in one}
+    assert rows["gpt2", "kernels"]["lost"] == "the process ended with status 3"
+    assert rows["qwen3", "kernels"]["differ"] == "number 7"
+    assert rows["gpt2", "xla"]["array_ms"] == rows["qwen3", "xla"]["array_ms"] == 1.5
+    assert rows["gpt-oss", "kernels"]["lost"] == rows["gpt-oss", "xla"]["lost"] == "no answer for 1 s"
+    assert [one["tokenizer"] for one in said if one["do"] == "warm"].count("gpt-oss") == 3
+    assert not [one for one in said if one.get("left out")]
+    shown = capsys.readouterr().out
+    assert len([line for line in shown.splitlines() if line.endswith("  xla")]) == 2, shown
