@@ -82,8 +82,14 @@ def _replace(
     ids: NDArray[np.uint32], at: NDArray[np.int64], fresh: NDArray[np.uint32], counts: NDArray[np.int64]
 ) -> NDArray[np.uint32]:
     """``ids`` with the one at each of ``at`` replaced by the next ``counts`` of ``fresh``."""
-    own = np.ones(len(ids), np.int64)
-    own[at] = counts
-    result = np.repeat(ids, own)
-    result[ranges(at + np.cumsum(counts) - counts - np.arange(len(at)), counts)] = fresh
+    there = ranges(at + np.cumsum(counts) - counts - np.arange(len(at)), counts)
+    result = np.empty(len(ids) - len(at) + len(fresh), np.uint32)
+    result[there] = fresh
+    result[_all_but(there, len(result))] = ids[_all_but(at, len(ids))]
     return result
+
+
+def _all_but(places: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    others = np.ones(size, np.bool_)
+    others[places] = False
+    return np.flatnonzero(others)
