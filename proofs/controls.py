@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from spec.cl100k import After, Before, cl100k, kind
 from toktier.normalization import inert_table
 from toktier.patterns.machine import Machine
 from toktier.pipeline import Normalizer, Pipeline, UnicodeForm
+from toktier.records import replace
 
 from . import bpe, guards
 from .cuts import cuts_of, shows

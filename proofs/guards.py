@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, TypeAlias
 
@@ -24,6 +24,7 @@ from toktier.certificates.derive import derive_certificate
 from toktier.certificates.literals import literals_of
 from toktier.normalization import composing_groups, inert_table, unicode_forms
 from toktier.pipeline import Pipeline, parse
+from toktier.records import replace
 
 Inert: TypeAlias = Mapping[str, NDArray[np.bool_]]
 

@@ -1,6 +1,6 @@
 """Write what ships with the package besides the tokenizers: tables derived from them, and probed sets.
 
-    python scripts/ship.py            # (re)write toktier/data/*.bundle.xz
+    python scripts/ship.py            # (re)write toktier/data/*.bundle
     python scripts/ship.py --check    # exit with 1 if they are not what this code and this reference give
 
 Both depend on the version of ``tokenizers`` that is installed: under another version the package derives them
@@ -16,14 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from toktier import cache
+from toktier import packing
 from toktier.backends.reference import engine_version
 from toktier.compiled import FORMAT
 from toktier.derivation import derived
+from toktier.hash_tables import FILLED
 from toktier.patterns.charsets import DIGITS, PUNCTUATION, WHITE_SPACE, WORDS, probe
-from toktier.registry import embedded_names, resolve
-
-DATA = Path(__file__).parent.parent / "toktier" / "data"
+from toktier.registry import DATA, embedded_names, resolve
 
 #: Sets that occur in the patterns of published tokenizers.
 SOURCES = (
@@ -41,7 +40,8 @@ def contents() -> Iterator[tuple[str, Content]]:
     yield "charsets", ({"tokenizers": engine_version(), "sources": list(SOURCES)}, sets)
     for name in embedded_names():
         artifact = resolve(name)
-        yield artifact.fingerprint[:12], derived(artifact, FORMAT)
+        header, arrays = derived(artifact, FORMAT)
+        yield artifact.fingerprint[:12], (header, {name: arrays[name] for name in arrays if name not in FILLED})
 
 
 def same(one: Content, other: Content) -> bool:
@@ -55,12 +55,12 @@ def same(one: Content, other: Content) -> bool:
 def main(arguments: list[str]) -> int:
     status = 0
     for stem, (header, arrays) in contents():
-        path = DATA / f"{stem}.bundle.xz"
+        path = Path(DATA, f"{stem}.bundle")
         if "--check" not in arguments:
-            path.write_bytes(cache.dump(header, arrays))
+            path.write_bytes(packing.dump(header, arrays))
             print(f"{path.name}: {path.stat().st_size:,} bytes")
             continue
-        shipped = cache.parse(path.read_bytes()) if path.is_file() else None
+        shipped = packing.load(path.name)
         if shipped is None or not same((shipped.header, shipped.arrays), (header, arrays)):
             print(f"{path.name} is out of date: run python scripts/ship.py")
             status = 1

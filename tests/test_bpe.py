@@ -414,6 +414,15 @@ def test_keys_that_differ_in_their_top_bits_alone() -> None:
     assert table.find(low, high).tolist() == [*range(256)]
 
 
+def test_known_seeds_give_the_same_table_and_those_of_other_keys_do_no_harm() -> None:
+    left, right = np.random.default_rng(1).permutation(1 << 16).astype(np.uint32).reshape(2, -1)
+    table, other = pair_table(left, right, 1 << 16), pair_table(right, left, 1 << 16)
+    for by in (table.displacement, other.displacement):
+        again = pair_table(left, right, 1 << 16, (by.seeds, by.multiplier))
+        assert np.array_equal(again.entries, table.entries)
+        assert (again.displacement.seeds is by.seeds) == (by is table.displacement)
+
+
 def test_empty_tables_find_nothing() -> None:
     none = np.empty(0, np.uint32)
     assert pair_table(none, none, 3).find(*np.zeros((2, 1), np.uint32)).tolist() == [ABSENT]

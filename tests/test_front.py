@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -21,6 +20,7 @@ from tokenizers import Tokenizer
 from toktier.added_tokens import as_loaded
 from toktier.front import Front
 from toktier.pipeline import AddedToken, parse
+from toktier.records import replace
 
 SPACE_TO_BAR = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
 NORMALIZERS: list[dict[str, Any] | None] = [

@@ -6,7 +6,6 @@ import itertools
 import json
 import random
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -22,6 +21,7 @@ from spec import FAMILIES, piece_starts
 from toktier import batching
 from toktier.artifact import Artifact
 from toktier.pipeline import ByteLevel, Digits, PreTokenizer, PreTokenizerSequence, Split
+from toktier.records import replace
 from toktier.segments import NO_IDS, NO_POSITIONS, PreparedText
 from toktier.tokenizer import Tokenizer
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import adversarial
@@ -23,7 +22,7 @@ from toktier.errors import OptionError
 from toktier.front import Front
 from toktier.normalization import inert_table
 from toktier.offsets import (
-    _CHANGEABLE,
+    _changeable,
     byte_spans,
     char_spans,
     original_positions,
@@ -32,6 +31,7 @@ from toktier.offsets import (
 )
 from toktier.pipeline import UnicodeForm, parse
 from toktier.postprocessing import PostProcessor
+from toktier.records import replace
 from toktier.segments import NO_IDS, NO_POSITIONS, PreparedText
 from toktier.tokenizer import Tokenizer as ReadyTokenizer
 
@@ -158,7 +158,7 @@ def test_literals_are_left_alone(parts: list[str]) -> None:
 def test_what_original_positions_passes_over_is_inert(form: str) -> None:
     inert = inert_table(form)
     for code in (*range(0xD800), *range(0xE000, 0x110000)):
-        if code != 0x0A and not _CHANGEABLE[form].search(chr(code)):
+        if code != 0x0A and not _changeable(form).search(chr(code)):
             assert inert[code], f"U+{code:04X}"
 
 

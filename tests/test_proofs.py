@@ -6,7 +6,6 @@ import json
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +26,7 @@ from proofs.tables import left_out
 from spec import FAMILIES
 from toktier.certificates.relation import Relation, derive_relation
 from toktier.patterns.machine import Machine
+from toktier.records import replace
 
 _FOLDER = ROOT / "proofs"
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
 from typing import Any, TypeAlias
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from tokenizers import pre_tokenizers
 
 from .pipeline import AddedToken
+from .records import record, replace
 from .segments import NO_IDS, NO_POSITIONS
 
 # How deep trie branches are nested in a pattern before the rest is written flat:
@@ -33,7 +33,7 @@ _MAX_NESTING = 40
 _RARE = 1 << 10
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Matches:
     """Added tokens found in a text.
 

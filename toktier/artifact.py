@@ -7,15 +7,15 @@ bytes are one artifact whatever they are called.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import lzma
 import re
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import ArtifactError
+from .records import record
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Few files escape a surrogate at all, and this search is fast.  The next one finds a
 # `\uD8xx` that no `\uDCxx` follows, or the reverse.  An escaped backslash can look like
@@ -26,7 +26,7 @@ _LONE_SURROGATE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Artifact:
     """The bytes of one ``tokenizer.json``.  Immutable, hashable, picklable; equal by fingerprint.
 
@@ -43,14 +43,23 @@ class Artifact:
     """
 
     fingerprint: str
-    name: str = field(compare=False)
-    source: bytes | Path = field(compare=False, repr=False)
-    folder: Path | None = field(default=None, compare=False, repr=False)
+    name: str
+    source: bytes | str
+    folder: Path | None = None
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str, folder: Path | None = None) -> Artifact:
         """The artifact that consists of ``data``."""
-        return cls(hashlib.sha256(data).hexdigest(), name, data, folder)
+        return cls(_sha256(data), name, data, folder)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Artifact) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        return f"Artifact(fingerprint={self.fingerprint!r}, name={self.name!r})"
 
     def read(self) -> bytes:
         """The bytes, verified against the fingerprint.
@@ -61,12 +70,13 @@ class Artifact:
         if isinstance(self.source, bytes):
             return self.source
         try:
-            data = decompress(self.source.read_bytes(), str(self.source))
+            with open(self.source, "rb") as file:
+                data = decompress(file.read(), self.source)
         except OSError as problem:
             raise ArtifactError(
                 f"the data file of tokenizer {self.name!r} cannot be read ({problem}); reinstall toktier-jax"
             ) from problem
-        if hashlib.sha256(data).hexdigest() != self.fingerprint:
+        if _sha256(data) != self.fingerprint:
             raise ArtifactError(
                 f"the data file of tokenizer {self.name!r}, {self.source}, is not the one that was published "
                 f"(its SHA-256 is not {self.fingerprint}); reinstall toktier-jax"
@@ -82,11 +92,19 @@ class Artifact:
         return parse_document(self.read(), self.name)
 
 
+def _sha256(data: bytes) -> str:
+    import hashlib  # late: with OpenSSL, of which an embedded tokenizer that is loaded has no need
+
+    return hashlib.sha256(data).hexdigest()
+
+
 def decompress(data: bytes, where: str) -> bytes:
     """Undo xz compression; ``where`` names the file in the error.
 
     Raises :class:`~toktier.errors.ArtifactError` for damaged or truncated data.
     """
+    import lzma  # late, like the above
+
     try:
         return lzma.decompress(data)
     except (lzma.LZMAError, EOFError) as problem:

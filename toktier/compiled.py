@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import cache
+from . import cache, hash_tables, packing
 from .artifact import Artifact
 from .backends.reference import engine_version
-from .bpe import hashing, tables
-from .bpe.barriers import Barriers, crossed_pairs
-from .bpe.hashing import Displacement, KeyTable, PairTable
+from .bpe.barriers import Barriers
 from .bpe.pieces import PieceTables, long_tokens
 from .bpe.symbols import FirstSymbols, Neighbours
 from .bpe.tables import Merges, TokenBytes
@@ -31,15 +27,16 @@ from .patterns.bimachine import Machine
 from .patterns.lanes import Splitter
 from .patterns.windows import Windows
 from .pipeline import Pipeline, parse
+from .records import record
 
 #: Raise it whenever the meaning of what is stored changes.
-FORMAT = 21
+FORMAT = 22
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Split:
     """How the engines cut a text into pieces.
 
@@ -53,7 +50,7 @@ class Split:
     patterns: tuple[re.Pattern[str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Engine:
     """What the ``python`` and ``numpy`` backends need."""
 
@@ -62,7 +59,7 @@ class Engine:
     byte_level: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Compiled:
     """An artifact, ready to use.
 
@@ -93,52 +90,18 @@ def compiled(artifact: Artifact) -> Compiled:
         from .derivation import derived  # a good part of the package, and needed once per artifact
 
         found = derived(artifact, FORMAT)
-    header, arrays = found
-    arrays |= _hash_tables(header, arrays)
-    cache.store(key, header, arrays)
-    return _assemble(artifact.fingerprint, header, arrays)
+    cache.store(key, *found)
+    return _assemble(artifact.fingerprint, *found)
 
 
 def shipped(fingerprint: str) -> tuple[_Header, _Arrays] | None:
     """What was derived for an embedded tokenizer under this version of the reference, if it ships."""
-    resource = files("toktier.data").joinpath(f"{fingerprint[:12]}.bundle.xz")
-    if not resource.is_file():
-        return None
-    bundle = cache.parse(resource.read_bytes())
+    bundle = packing.load(f"{fingerprint[:12]}.bundle")
     if bundle is None or bundle.header["version"] != [FORMAT, engine_version(), fingerprint]:
         return None
-    return dict(bundle.header), dict(bundle.arrays)
-
-
-# --- hash tables and assembly ---------------------------------------------------
-
-
-def _hash_tables(header: _Header, arrays: _Arrays) -> _Arrays:
-    """The parts of a bundle that are large and quick to rebuild, so that they need not ship."""
-    if header["reason"] is not None:
-        return {}
-    tokens = _tokens(arrays)
-    pairs = hashing.pair_table(arrays["left"], arrays["right"], len(tokens.present))
-    whole = tables.piece_table(tokens, arrays["usable"])
-    crossed: _Arrays = {}
-    # with `ignore_merges` a part might be a token that merging does not make, and that only a whole piece becomes
-    if header["byte_level"] and not (arrays["usable"] & ~arrays["made"]).any():
-        crossed["crossed"] = crossed_pairs(tokens, arrays["left"], arrays["right"])
-    header["tables"] = [
-        pairs.id_bits,
-        pairs.rank_bits,
-        pairs.displacement.multiplier,
-        whole.displacement.multiplier,
-    ]
-    return {
-        "pairs": pairs.entries,
-        "pairs seeds": pairs.displacement.seeds,
-        "whole low": whole.low,
-        "whole high": whole.high,
-        "whole ids": whole.ids,
-        "whole seeds": whole.displacement.seeds,
-        **crossed,
-    }
+    header, arrays = dict(bundle.header), dict(bundle.arrays)
+    hash_tables.fill(header["tables"], arrays, _tokens(arrays))
+    return header, arrays
 
 
 def _tokens(arrays: Mapping[str, NDArray[Any]]) -> TokenBytes:
@@ -188,13 +151,7 @@ def _windows(stage: int, arrays: Mapping[str, NDArray[Any]]) -> Windows | None:
 
 
 def _pieces(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], tokens: TokenBytes) -> PieceTables:
-    id_bits, rank_bits, *multipliers = header["tables"]
-    by_pair, by_key = (
-        Displacement(arrays[f"{of} seeds"], len(arrays[entries]).bit_length() - 1, multiplier)
-        for of, entries, multiplier in zip(("pairs", "whole"), ("pairs", "whole ids"), multipliers, strict=True)
-    )
-    pairs = PairTable(arrays["pairs"], by_pair, id_bits, rank_bits)
-    whole = KeyTable(arrays["whole low"], arrays["whole high"], arrays["whole ids"], by_key)
+    pairs, whole = hash_tables.read(header["tables"], arrays)
     neighbours = None
     if header["byte_level"]:
         neighbours = Neighbours(arrays["certified row"], arrays["certified before"], arrays["certified after"])

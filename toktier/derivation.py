@@ -8,16 +8,17 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import hash_tables
 from .added_tokens import as_loaded
 from .artifact import Artifact
 from .backends.reference import engine_version, refusal
 from .bpe import tables
+from .bpe.barriers import crossed_pairs
 from .bpe.batch import merge_words, word_bounds
 from .bpe.hashing import ABSENT, too_many
 from .bpe.memo import ranges
@@ -36,6 +37,7 @@ from .patterns.stages import machines_of
 from .patterns.syntax import Node
 from .pipeline import BPE, Pipeline, parse
 from .plan import Plan, make_plan
+from .records import fields, replace
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
@@ -55,7 +57,7 @@ def _no_collections() -> Iterator[None]:
 
 @_no_collections()
 def derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
-    """Header and arrays of a bundle of a format, without what :mod:`~toktier.compiled` can rebuild quickly.
+    """Header and arrays of a bundle of a format.
 
     Raises :class:`~toktier.errors.ArtifactError` for a damaged artifact.
     """
@@ -75,7 +77,7 @@ def derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
     small["model"] = {name: value for name, value in model.items() if name not in ("vocab", "merges")}
     if isinstance(pipeline.model, BPE):
         small["model"]["type"] = "BPE"
-    small["added_tokens"] = [{field: getattr(t, field) for field in t.__slots__} for t in loaded]
+    small["added_tokens"] = [{field: getattr(t, field) for field in fields(t)} for t in loaded]
     header: _Header = {
         "version": [format, engine_version(), artifact.fingerprint],
         "document": small,
@@ -101,7 +103,7 @@ def derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
     engine: _Arrays = {}
     try:
         header["reason"] = _derive_stages(plan, header, engine) or _derive_model(
-            plan, model, vocabulary, pipeline, tokens, engine
+            plan, model, vocabulary, pipeline, tokens, header, engine
         )
     except UnsupportedPatternError as problem:
         header["reason"] = str(problem)
@@ -143,6 +145,7 @@ def _derive_model(
     vocabulary: Mapping[str, int],
     pipeline: Pipeline,
     tokens: TokenBytes,
+    header: _Header,
     arrays: _Arrays,
 ) -> str | None:
     assert isinstance(pipeline.model, BPE)
@@ -178,6 +181,11 @@ def _derive_model(
         usable = made
     arrays |= {"of_byte": of_byte, "of_character": of_character, "usable": usable, "made": made}
     arrays |= {"left": merges.left, "right": merges.right, "result": merges.result}
+    header["tables"], found = hash_tables.stored(merges.table, tables.piece_table(tokens, usable))
+    arrays |= found
+    # with `ignore_merges` a part might be a token that merging does not make, and that only a whole piece becomes
+    if plan.byte_level and not (usable & ~made).any():
+        arrays["crossed"] = crossed_pairs(tokens, merges.left, merges.right)
     return None
 
 

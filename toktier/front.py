@@ -8,7 +8,6 @@ text of its own, and searched for the others, whose contents have been normalize
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from .added_tokens import AddedTokenMatcher, Matches
 from .normalization import TextNormalizer, has_prefix, left_to_reference, without_prefix
 from .pipeline import Pipeline
+from .records import replace
 from .segments import PreparedText
 from .word_marks import word_mark
 

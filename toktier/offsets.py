@@ -37,19 +37,11 @@ _SPACES = frozenset(
     "\u2028\u2029\u202f\u205f\u3000\u0120"
 )
 
-# Stretches that normalizing may change, each with the character before it, which a
-# combining mark could join.  What is left out is a starter that the form leaves alone and
-# that never joins the character before it: for NFC the ranges named here, otherwise ASCII.
+# Starters that NFC leaves alone and that never join the character before them.
 _NFC_INERT = (
     r"\x00-\u02ff\u0388-\u0482\u048a-\u0559\u2010-\u20cf\u2190-\u2328\u2460-\u2adb\u2e80-\u3029\u3030-\u3094"
     r"\u309b-\ua48c\uac00-\ud7a3\ue000-\uf8ff\uff00-\uffef\U0001f000-\U0001faff\U00020000-\U0002a6df"
 )
-_CHANGEABLE = {
-    "NFC": re.compile(rf"[^\n]?[^{_NFC_INERT}]+"),
-    "NFD": re.compile(r"[^\n]?[^\x00-\x7f]+"),
-    "NFKC": re.compile(r"[^\n]?[^\x00-\x7f]+"),
-    "NFKD": re.compile(r"[^\n]?[^\x00-\x7f]+"),
-}
 _FORMS = {"NFC": NFC, "NFD": NFD, "NFKC": NFKC, "NFKD": NFKD}
 
 Positions = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -135,7 +127,7 @@ def original_positions(raw: str, form: str, literals: NDArray[np.int64] | None =
             parts += [raw[last:start], "\n" * (stop - start)]
             last = stop
         open_text = "".join(parts) + raw[last:]
-    windows = [] if raw.isascii() else [m.span() for m in _CHANGEABLE[form].finditer(open_text)]
+    windows = [] if raw.isascii() else [m.span() for m in _changeable(form).finditer(open_text)]
     if not windows:
         positions = np.arange(len(raw), dtype=np.int64)
         return raw, (positions, positions + 1)
@@ -174,6 +166,16 @@ def original_positions(raw: str, form: str, literals: NDArray[np.int64] | None =
     gaps = zip(gap_starts.tolist(), gap_stops.tolist(), [*pieces, ""], strict=True)
     text = "".join([part for start, stop, piece in gaps for part in (raw[start:stop], piece)])
     return text, (starts, stops)
+
+
+@lru_cache(maxsize=len(_FORMS))
+def _changeable(form: str) -> re.Pattern[str]:
+    """Stretches that normalizing may change, each with the character before it, which a combining mark could join.
+
+    What is left out is a starter that the form leaves alone and that never joins the character before it.
+    """
+    inert = _NFC_INERT if form == "NFC" else r"\x00-\x7f"
+    return re.compile(rf"[^\n]?[^{inert}]+")
 
 
 @lru_cache(maxsize=len(_FORMS))

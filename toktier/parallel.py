@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from .arguments import check_natural
@@ -45,6 +44,10 @@ def map_parts(function: Callable[[Part], Result], parts: Sequence[Part], threads
     workers = min(len(parts), usable_cores() if threads is None else threads)
     if workers < 2:
         return [function(part) for part in parts]
+    from concurrent.futures import (
+        ThreadPoolExecutor,  # late: with the module for logging, which nothing else needs
+    )
+
     # A pool for this call alone: one that lives on would not survive a fork.
     with ThreadPoolExecutor(workers, thread_name_prefix="toktier") as pool:
         return list(pool.map(function, parts))

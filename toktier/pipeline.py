@@ -11,13 +11,13 @@ asks the reference.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from .errors import ArtifactError
+from .records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AddedToken:
     """A literal that is cut out of the text before everything else.
 
@@ -34,7 +34,7 @@ class AddedToken:
     once_normalized: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Other:
     """A component that only the reference runs: its type and its JSON text."""
 
@@ -45,14 +45,14 @@ class Other:
 # --- patterns, shared by Split and Replace ---------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Literal:
     """``{"String": text}``: the pattern is the text itself."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Regex:
     """``{"Regex": source}``: a regular expression in the engine's (Oniguruma) syntax."""
 
@@ -65,21 +65,21 @@ Pattern: TypeAlias = Literal | Regex
 # --- normalizers ------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UnicodeForm:
     """``NFC``, ``NFD``, ``NFKC`` or ``NFKD``, with the engine's own Unicode tables."""
 
     form: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Prepend:
     """Put ``text`` before every non-empty segment."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Replace:
     """Replace every match of ``pattern`` by ``content``."""
 
@@ -87,7 +87,7 @@ class Replace:
     content: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NormalizerSequence:
     steps: tuple[Normalizer, ...]
 
@@ -98,7 +98,7 @@ Normalizer: TypeAlias = UnicodeForm | Prepend | Replace | NormalizerSequence | O
 # --- pre-tokenizers ---------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Split:
     """Cut at matches of ``pattern``.
 
@@ -111,7 +111,7 @@ class Split:
     invert: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ByteLevel:
     """Map bytes to printable characters, after GPT-2's own pattern if ``use_regex``."""
 
@@ -120,12 +120,12 @@ class ByteLevel:
     use_regex: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Digits:
     individual_digits: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Metaspace:
     """Write ``replacement`` for spaces and before texts (:mod:`~toktier.word_marks`), and cut at it if ``split``.
 
@@ -137,7 +137,7 @@ class Metaspace:
     split: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PreTokenizerSequence:
     stages: tuple[PreTokenizer, ...]
 
@@ -148,7 +148,7 @@ PreTokenizer: TypeAlias = Split | ByteLevel | Digits | Metaspace | PreTokenizerS
 # --- models -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BPE:
     """Byte-pair encoding.  The vocabulary and the merges live in the artifact's tables."""
 
@@ -167,7 +167,7 @@ Model: TypeAlias = BPE | Other
 # --- post-processors --------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ByteLevelOffsets:
     """The ``ByteLevel`` post-processor: it leaves ids alone and trims offsets if asked."""
 
@@ -175,7 +175,7 @@ class ByteLevelOffsets:
     trim_offsets: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Template:
     """Special ids around a single sequence (``TemplateProcessing`` and its older kin)."""
 
@@ -183,7 +183,7 @@ class Template:
     suffix: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PostProcessorSequence:
     steps: tuple[PostProcessor, ...]
 
@@ -194,7 +194,7 @@ PostProcessor: TypeAlias = ByteLevelOffsets | Template | PostProcessorSequence |
 # --- truncation and padding ---------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Truncation:
     max_length: int
     direction: str  # "Left" or "Right"
@@ -202,7 +202,7 @@ class Truncation:
     stride: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Padding:
     length: int | None  # None: the longest of the batch
     direction: str  # "Left" or "Right"
@@ -212,7 +212,7 @@ class Padding:
     pad_token: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pipeline:
     """The whole description, except vocabulary and merges."""
 

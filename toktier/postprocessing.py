@@ -9,7 +9,6 @@ the post-processor are kept here too; :mod:`toktier.offsets` applies them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +24,12 @@ from .pipeline import (
     Truncation,
 )
 from .pipeline import PostProcessor as PostProcessorPart
+from .records import record
 
 _MAX_LENGTH = 2**64 - 1  # the reference's counter is an unsigned 64-bit integer
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PostProcessor:
     """Truncation, the special ids around a single sequence, and padding.
 

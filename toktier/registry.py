@@ -11,15 +11,20 @@ variable chooses a tokenizer:
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .artifact import Artifact, decompress
 from .errors import ArtifactError, OptionError, UnknownTokenizerError
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 DEFAULT = "gpt-oss"
+
+#: The folder of what ships with the package.
+DATA = os.path.join(os.path.dirname(__file__), "data")
 
 # SHA-256 of each embedded tokenizer.json; `data/NAME.json.xz` holds its bytes.
 _EMBEDDED = {
@@ -28,7 +33,6 @@ _EMBEDDED = {
     "qwen3": "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4",
     "deepseek-v3": "621ac2e32d0dba658404412318818aaa8ce8cda492e59830109d8da6b517fb41",
 }
-_DATA = Path(__file__).parent / "data"
 # Of a repository these are fetched too; see `toktier.chat.templates`.
 _TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates/*.jinja")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)
@@ -58,11 +62,13 @@ def resolve(name_or_path: str | os.PathLike[str], *, revision: str | None = None
             f"a tokenizer is named by a str or a path, not by {type(name_or_path).__name__}"
         )
     text = os.fspath(name_or_path)
-    path = Path(text)
     embedded = text.lower().replace("_", "-")
     if isinstance(name_or_path, str) and embedded in _EMBEDDED:
         _no_revision(revision, text)
-        return Artifact(_EMBEDDED[embedded], embedded, _DATA / f"{embedded}.json.xz")
+        return Artifact(_EMBEDDED[embedded], embedded, os.path.join(DATA, f"{embedded}.json.xz"))
+    from pathlib import Path  # late: it takes longer than all of the above
+
+    path = Path(text)
     try:
         if text and path.exists():
             _no_revision(revision, text)
@@ -125,10 +131,14 @@ def _from_hub(repository: str, revision: str | None) -> Artifact:
             f"{repository!r} is neither an embedded tokenizer nor a path that exists, and as a Hugging Face "
             f"repository{at} it could not be fetched: {problem}"
         ) from problem
+    from pathlib import Path
+
     return _from_directory(Path(folder), repository if revision is None else f"{repository}@{revision}")
 
 
 def _unknown(text: str, embedded: str) -> str:
+    import difflib  # late: only for what is not found
+
     near = difflib.get_close_matches(embedded, _EMBEDDED, n=2, cutoff=0.5)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     return (

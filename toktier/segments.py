@@ -6,13 +6,13 @@ tokens, normalizer) and the engines (pre-tokenizer and model).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from .records import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class PreparedText:
     """Normalized text with the added tokens found in it.
 

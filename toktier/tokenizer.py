@@ -12,10 +12,8 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -42,15 +40,17 @@ from .errors import (
     TextTypeError,
     UnknownBackendError,
 )
-from .explanation import Explanation
 from .front import Front
 from .parallel import check_threads, groups, map_parts, usable_cores
 from .pipeline import BPE, Normalizer, NormalizerSequence, UnicodeForm
 from .postprocessing import PostProcessor
+from .records import record, replace
 from .segments import NO_IDS, PreparedText
 from .word_marks import word_mark
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import jax
     import tokenizers
 
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .backends.jax.unchecked import Unchecked
     from .certificates.stream import StreamEncoder
     from .chat import ChatSession
+    from .explanation import Explanation
     from .sessions import Session
 
 Special = Literal["encode", "text", "raise"]
@@ -74,7 +75,7 @@ _PART = 1 << 18
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Encoding:
     """Ids with the stretches of text that they stand for.
 
@@ -87,7 +88,7 @@ class Encoding:
     byte_offsets: NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Piece:
     """One piece at ``start..stop`` (characters of the normalized text); ``added``: it is an added token."""
 
@@ -173,6 +174,8 @@ class Tokenizer:
 
     def explain(self) -> Explanation:
         """Which backend runs what, where texts may be cut, and what falls back to the reference and why."""
+        from .explanation import Explanation
+
         engine = self._compiled.engine if self._backends else None
         fallbacks = []
         if engine is None:

@@ -7,13 +7,13 @@ space.  The engines get the text after that, so that their stages have nothing t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from .pipeline import ByteLevel, Metaspace, PreTokenizer, PreTokenizerSequence
+from .records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WordMark:
     """``mark``: one character; ``before``: what it is put before; ``for_spaces``: spaces are written as marks.
 

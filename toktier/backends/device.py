@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import ModuleType
 
 from ..errors import MissingDependencyError
+from ..records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Device:
     """``platform``: ``"cpu"``, ``"gpu"`` or ``"tpu"``; ``kind``: what it calls itself; ``default``: it is used."""
 

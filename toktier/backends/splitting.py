@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ..bpe.memo import ranges
 from ..compiled import Split
+from ..records import record
 from ..segments import NO_POSITIONS, PreparedText
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EncodedText:
     """A text in the forms that the steps need.
 

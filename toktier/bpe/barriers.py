@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import operator
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..records import record
 from .hashing import ABSENT, MULTIPLIER, WORD
 from .symbols import FirstSymbols, WordSymbols, has_bit
 from .tables import TokenBytes
@@ -33,7 +33,7 @@ _HASH_BITS = 21
 _MULTIPLIER = int(MULTIPLIER)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Barriers:
     """Finds barriers.  ``crossed``: see :func:`crossed_pairs`."""
 

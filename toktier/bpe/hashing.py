@@ -9,13 +9,13 @@ is not in the table costs no more than one that is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArtifactError
+from ..records import record
 
 #: What look-ups return for a key that is not there.
 ABSENT = np.uint32(0xFFFFFFFF)
@@ -31,9 +31,11 @@ _BUCKET = 4
 _CROWDED, _TRIALS = 32, 500
 
 Words = NDArray[np.uint64]
+#: The seeds and the multiplier of a displacement.
+Seeds: TypeAlias = tuple[NDArray[np.uint32], int]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Displacement:
     """Where hashes go.
 
@@ -63,9 +65,21 @@ class Displacement:
         return hashes.view(np.int64)
 
 
-def _displacement(count: int, hashes: Callable[[np.uint64], Words]) -> tuple[Displacement, NDArray[np.int64]]:
-    """Slots for ``count`` distinct keys, whose ``hashes`` a multiplier gives; they take a third to two thirds."""
+def _displacement(
+    count: int, hashes: Callable[[np.uint64], Words], known: Seeds | None
+) -> tuple[Displacement, NDArray[np.int64]]:
+    """Slots for ``count`` distinct keys, whose ``hashes`` a multiplier gives; they take a third to two thirds.
+
+    ``known``: what was chosen for these keys before; it is chosen anew if it does not fit them.
+    """
     slot_bits = max(4, (3 * count // 2).bit_length())
+    if known is not None:
+        found = Displacement(known[0], slot_bits, known[1])
+        at = found.slots(hashes(np.uint64(known[1])))
+        taken = np.zeros(1 << slot_bits, np.bool_)
+        taken[at] = True
+        if np.count_nonzero(taken) == count:
+            return found, at
     seeds = np.ones(1 << max(1, (count // _BUCKET).bit_length()), np.uint32)
     multiplier = MULTIPLIER
     while True:
@@ -122,7 +136,7 @@ def _choose_seeds(displacement: Displacement, hashes: Words) -> NDArray[np.int64
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PairTable:
     """Ranks of pairs of ids.
 
@@ -156,13 +170,18 @@ def too_many(size: int, rules: int) -> bool:
     return 2 * size.bit_length() + rules.bit_length() > 63
 
 
-def pair_table(left: NDArray[np.uint32], right: NDArray[np.uint32], size: int) -> PairTable:
-    """A table of distinct pairs of ids below ``size``; a pair's rank is its index."""
+def pair_table(
+    left: NDArray[np.uint32], right: NDArray[np.uint32], size: int, known: Seeds | None = None
+) -> PairTable:
+    """A table of distinct pairs of ids below ``size``; a pair's rank is its index.
+
+    ``known``: the seeds of an earlier table of the same pairs, which take long to choose.
+    """
     if too_many(size, len(left)):
         raise ArtifactError(f"a vocabulary of {size} ids with {len(left)} merges is too large")
     id_bits, rank_bits = size.bit_length(), len(left).bit_length()
     key = _pair_keys(left, right, id_bits)
-    displacement, slot = _displacement(len(key), lambda multiplier: key * multiplier)
+    displacement, slot = _displacement(len(key), lambda multiplier: key * multiplier, known)
     entries = np.full(1 << displacement.slot_bits, _EMPTY)
     entries[slot] = (key << np.uint64(rank_bits)) | np.arange(len(key), dtype=np.uint64)
     return PairTable(entries, displacement, id_bits, rank_bits)
@@ -175,7 +194,7 @@ def _pair_keys(left: NDArray[np.uint32], right: NDArray[np.uint32], id_bits: int
     return key
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyTable:
     """Ids of 128-bit keys.
 
@@ -225,9 +244,9 @@ class KeyReader:
         return None if id == _ABSENT_INT else id
 
 
-def key_table(low: Words, high: Words, ids: NDArray[np.uint32]) -> KeyTable:
-    """A table of distinct keys."""
-    displacement, slot = _displacement(len(low), lambda multiplier: _hash_of_halves(low, high, multiplier))
+def key_table(low: Words, high: Words, ids: NDArray[np.uint32], known: Seeds | None = None) -> KeyTable:
+    """A table of distinct keys; ``known`` as in :func:`pair_table`."""
+    displacement, slot = _displacement(len(low), lambda multiplier: _hash_of_halves(low, high, multiplier), known)
     size = 1 << displacement.slot_bits
     table = KeyTable(np.zeros(size, np.uint64), np.zeros(size, np.uint64), np.full(size, ABSENT), displacement)
     table.low[slot], table.high[slot], table.ids[slot] = low, high, ids

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..records import record
 from .barriers import Barriers, WordBarriers
 from .batch import merge_words, word_bounds
 from .hashing import ABSENT, KeyReader, KeyTable, single_items
@@ -31,7 +31,7 @@ _MEDIUM = 40
 _BATCH = 1 << 18
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PieceTables:
     """All that encoding pieces needs, immutable.
 

@@ -23,13 +23,13 @@ ranks below m(c), as happens in vocabularies derived from rank files, starting f
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..records import record
 from .hashing import ABSENT
 from .memo import ranges
 from .tables import Merges, TokenBytes
@@ -38,7 +38,7 @@ _CODE_POINTS = 0x110000
 _NONE = int(ABSENT)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FirstSymbols:
     """Which symbols a text starts from.
 
@@ -92,7 +92,7 @@ class FirstSymbols:
         return symbols, starts
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Neighbours:
     """Between which bytes a character may be a certified start.
 

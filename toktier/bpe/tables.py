@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -17,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArtifactError
+from ..records import record
 from . import hashing
-from .hashing import KeyTable, PairTable
+from .hashing import KeyTable, PairTable, Seeds
 
 #: The longest piece, in bytes, that is looked up by two 64-bit words (the top byte is its length).
 SHORT = 15
@@ -32,7 +32,7 @@ def byte_alphabet() -> dict[str, int]:
     return {chr(b): b for b in shown} | {chr(256 + i): b for i, b in enumerate(hidden)}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TokenBytes:
     """The bytes of every token of the model's vocabulary.
 
@@ -86,7 +86,7 @@ def _from_alphabet(texts: list[str]) -> tuple[list[bytes], NDArray[np.bool_]]:
     return [data[a:b] for a, b in pairwise([0, *ends.tolist()])], known
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Merges:
     """The merge rules, in order of rank.
 
@@ -164,10 +164,13 @@ def short_keys(
     return low, high
 
 
-def piece_table(tokens: TokenBytes, usable: NDArray[np.bool_]) -> KeyTable:
-    """A table from the keys of whole pieces to ids, for the tokens marked ``usable`` that are short enough."""
+def piece_table(tokens: TokenBytes, usable: NDArray[np.bool_], known: Seeds | None = None) -> KeyTable:
+    """A table from the keys of whole pieces to ids, for the tokens marked ``usable`` that are short enough.
+
+    ``known``: the seeds of an earlier table of the same tokens.
+    """
     lengths = np.diff(tokens.offsets)
     ids = np.flatnonzero(usable & (lengths > 0) & (lengths <= SHORT))
     padded = np.concatenate((tokens.blob, np.zeros(PADDING, np.uint8)))
     low, high = short_keys(padded, tokens.offsets[:-1][ids], lengths[ids])
-    return hashing.key_table(low, high, ids.astype(np.uint32))
+    return hashing.key_table(low, high, ids.astype(np.uint32), known)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from ..records import record
 
 #: Bits of a table's entries: a text may be cut here and goes on from its right side; both sides are texts of
 #: their own; only if the very characters at the place, and what lies around it, allow it; whatever the other bits
@@ -16,7 +16,7 @@ RESTARTS, CLOSES, ASK, ENDS = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
 ARRAYS = ("atom_of", "restarts", "closes", "adjacent", "class_of", "table", "mapped")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Certificate:
     """What is derived once per artifact.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -13,9 +12,10 @@ from numpy.typing import NDArray
 from ..added_tokens import white_space
 from ..normalization import TextNormalizer
 from ..pipeline import AddedToken, Pipeline
+from ..records import record, replace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Literals:
     """The added tokens of an artifact, seen from a cut.
 

@@ -20,12 +20,13 @@ witness (:mod:`~toktier.certificates.witness`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..patterns.bimachine import Machine
+from ..records import replace
 from .pairs import FAR, distinct, futures, joint_edges, pasts
 from .positions import Positions, positions
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,7 @@ from ..pipeline import (
     UnicodeForm,
 )
 from ..plan import GPT2_PATTERN, CertificatePlan, certificate_plan
+from ..records import replace
 from .barriers import CODE_POINT_BITS, mergeable
 from .certificate import ASK, CLOSES, RESTARTS
 from .literals import Literals, inner_pairs, literals_of

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..artifact import parse_object
 from ..errors import ArtifactError, ChatTemplateError
+from ..registry import DATA
 from ..side_files import CONFIG, SPECIAL_TOKENS_MAP
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 #: The usual names under which a template sees the tokenizer's special tokens; a model may have more.
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
-_DATA = Path(__file__).parent.parent / "data"
 
 # By fingerprint: the file's name, and the roles that the model's tokenizer_config.json gives.
 _EMBEDDED: dict[str, tuple[str, dict[str, str]]] = {
@@ -108,7 +108,7 @@ def _own(artifact: Artifact) -> ChatTemplate | None:
         return _from_directory(artifact.folder)
     if artifact.fingerprint in _EMBEDDED:
         name, tokens = _EMBEDDED[artifact.fingerprint]
-        source = (_DATA / f"{name}.jinja").read_bytes().decode("utf-8")
+        source = Path(DATA, f"{name}.jinja").read_bytes().decode("utf-8")
         return ChatTemplate({"default": source}, tokens)
     return None
 

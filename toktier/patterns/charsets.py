@@ -10,12 +10,11 @@ with the same version of ``tokenizers`` ship with the package.
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import cache
+from .. import cache, packing
 from ..backends.reference import engine_version
 from ..errors import UnsupportedPatternError
 from .syntax import Chars, Intersection, Not, Property, SetExpr, Union
@@ -84,10 +83,7 @@ def _beside(source: str, text: str) -> list[str]:
 @lru_cache(maxsize=1)
 def _shipped() -> dict[str, NDArray[np.uint8]]:
     """Probed sets that come with the package, as packed bits; empty for another engine version."""
-    resource = files("toktier.data").joinpath("charsets.bundle.xz")
-    if not resource.is_file():
-        return {}
-    bundle = cache.parse(resource.read_bytes())
+    bundle = packing.load("charsets.bundle")
     if bundle is None or bundle.header.get("tokenizers") != engine_version():
         return {}
     return {str(k): bundle.arrays[str(i)] for i, k in enumerate(bundle.header["sources"])}

@@ -11,12 +11,12 @@ Added tokens are marked by the end atom, which ends one text and begins the next
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..records import record
 from .bimachine import Machine
 from .windows import BEGINS, CLOSES, UNKNOWN, Windows
 
@@ -33,7 +33,7 @@ _BLOCK = 1 << 16
 _NEAR = 64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stage:
     """One pre-tokenizer stage, ready to run.
 
@@ -73,7 +73,7 @@ def make_stage(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Splitter:
     """All stages of a pre-tokenizer.  ``end`` is the number of the end atom."""
 

@@ -11,11 +11,10 @@ an earlier stage begins a piece.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from ..records import record
 from .bimachine import Machine
 
 #: Bits of a verdict: a piece begins here; that depends on more than the window; the stage may be run apart on
@@ -27,7 +26,7 @@ _LARGEST = 1 << 20
 Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Windows:
     """Verdicts on places, by the symbols around them.
 
@@ -50,7 +49,7 @@ class Windows:
 ARRAYS = ("near", "before", "ahead", "far")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Known:
     """What each of some windows tells: ``possible[number[window]]``, a set of states."""
 
