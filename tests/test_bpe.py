@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import small
-from conftest import artifact
+from conftest import artifact, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judge import ENGINES
+from judge import ENGINES, engine
 from tokenizers.models import BPE
 
 from toktier.artifact import Artifact
-from toktier.bpe import tables, windows
+from toktier.bpe import rounds, tables, windows
 from toktier.bpe.batch import merge_words
 from toktier.bpe.hashing import ABSENT, MULTIPLIER, KeyReader, key_table, pair_table
 from toktier.bpe.memo import Memo
+from toktier.bpe.rounds import merge_in_rounds, mergeable_at_once
 from toktier.bpe.word import PairRanks, merge_long_word, merge_word
 from toktier.errors import ArtifactError
 from toktier.tokenizer import Tokenizer
@@ -108,9 +109,17 @@ def assert_merged(vocab: Vocabulary, texts: Sequence[str]) -> None:
     merged, first = merge_words(flat, starts, vocab.merges)
     bounds = [*np.searchsorted(first, starts).tolist(), len(merged)]
     together = [merged[a:b].tolist() for a, b in pairwise(bounds)]
+    nothing = vocab.merges.table.nothing
+    at_once = mergeable_at_once(vocab.merges)
+    in_rounds = merge_in_rounds(np.insert(flat, starts[1:], nothing), vocab.merges, at_once)
+    if in_rounds is not None:
+        assert in_rounds.tolist() == [*chain.from_iterable((*ids, nothing) for ids in right)][:-1]
     strings = {id: token for token, id in vocab.vocab.items()}
     for text, ids, word in zip(texts, right, together, strict=True):
         assert word == ids, text
+        rounds_alone = merge_in_rounds(np.array(vocab.symbols(text), np.uint32), vocab.merges, at_once)
+        assert rounds_alone is not None
+        assert rounds_alone.tolist() == ids, text
         assert merge_word(vocab.symbols(text), vocab.ranks, vocab.results) == ids, text
         found, begins = vocab.long_word(vocab.symbols(text))
         assert found == ids, text
@@ -216,6 +225,40 @@ def test_windows_of_real_width() -> None:
                 symbols = np.array(vocab.symbols(word), np.uint32)
                 found = windows.merge_long(symbols, vocab.merges, vocab.long_word)
                 assert found is None or found.tolist() == vocab.right(word), (merges, length)
+
+
+def test_rounds_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "_ROUNDS", 2)
+    merges = [("a", "bc"), ("b", "c")]  # the first rule takes what the second one makes, so this is not at once
+    vocab = Vocabulary("abc", merges)
+    symbols = np.array(vocab.symbols("abc" * 50), np.uint32)
+    assert merge_in_rounds(symbols, vocab.merges, mergeable_at_once(vocab.merges)) is None
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt-oss"])
+def test_long_pieces_side_by_side(name: str) -> None:
+    """Runs, periods and random ones, equal and different, which are merged in different ways, in one text."""
+    random_ = random.Random(name)
+    made: list[Callable[[int], str]] = [
+        lambda size: " " * size,
+        lambda size: random_.choice("=-a.") * size,
+        lambda size: (random_.choice(("ab", "abc", "haha", "\n \t", "=-")) * size)[:size],
+        lambda size: "".join(random_.choices("abcdefgh", k=size)),
+        lambda size: "".join(random_.choices("ab", k=size)),
+        lambda size: " " * 80 + "".join(random_.choices(" \t", k=size)),
+        lambda size: "".join(random_.choices("\u597d\u4e2d\u6587\u00e9", k=size)),
+        lambda size: "a" * size + "".join(random_.choices("xyz", k=size)),
+        lambda size: ("abcdefghijklm" * size)[:size],
+    ]
+    tok, judge = engine(name), reference(name)
+    pieces = [make(size) for make in made for size in (401, 402, 402, 1_500)] + [make(3_001) for make in made]
+    random_.shuffle(pieces)
+    text = "1".join(pieces)
+    right = judge.encode(text, add_special_tokens=False).ids
+    for backend in ENGINES:
+        assert tok.encode(text, False, backend=backend) == right
+    for piece in pieces[::4]:
+        assert tok.encode(piece, False, backend="python") == judge.encode(piece, add_special_tokens=False).ids
 
 
 # --- whole byte-level tokenizers ---------------------------------------------------------

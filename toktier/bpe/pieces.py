@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +15,7 @@ from .barriers import Barriers, WordBarriers
 from .batch import merge_words, word_bounds
 from .hashing import ABSENT, KeyReader, KeyTable, single_items
 from .memo import IdsAndCounts, ranges
+from .rounds import merge_in_rounds, mergeable_at_once
 from .symbols import FirstSymbols, WordSymbols
 from .tables import PADDING, SHORT, Merges, TokenBytes, short_keys
 from .windows import merge_long
@@ -29,6 +31,12 @@ _FEW = 24
 _MEDIUM = 40
 #: Bytes of pieces merged in one batch, so that its arrays stay in the processor's cache.
 _BATCH = 1 << 18
+#: A word of at most so many symbols is merged without a queue; a longer one of at most ``_ALONE`` without windows.
+_QUICK, _ALONE = 64, 2000
+#: A word repeats itself if at most so many pairs of neighbours occur among its first symbols.
+_FEW_PAIRS, _BEGINNING = 9, 64
+
+Ids = NDArray[np.uint32]
 
 
 @record
@@ -130,7 +138,13 @@ class PieceEncoder:
         together = rest[: last - len(one_by_one)]
         if len(together) < _FEW:
             one_by_one, together = rest[:last], rest[:0]
-        for i in (*one_by_one.tolist(), *rest[last:].tolist()):
+        long = rest[last:]
+        if len(long):
+            data = [text[a : a + n].tobytes() for a, n in zip(starts[long], lengths[long], strict=True)]
+            for i, ids in zip(long.tolist(), self._merge_long_pieces(data), strict=True):
+                counts[i] = len(ids)
+                parts.append((np.array([i]), ids))
+        for i in one_by_one.tolist():
             piece = text[starts[i] : starts[i] + lengths[i]].tobytes()
             ids = np.array(self._merge_one(piece.decode("utf-8"), len(piece)), np.uint32)
             counts[i] = len(ids)
@@ -162,14 +176,60 @@ class PieceEncoder:
     def _merge_one(self, piece: str, size: int) -> Sequence[int]:
         """BPE of one piece of ``size`` bytes."""
         if size <= _LONG:
-            return merge_word(self._first.of(piece), self._ranks, self._results)
-        data = piece.encode("utf-8")
-        symbols, _ = self.tables.first.of(data, np.zeros(1, np.int64))
-        ids = merge_long(symbols, self.tables.merges, self._merge_long_word)
-        return self._reference(data) if ids is None else ids.tolist()
+            symbols = self._first.of(piece)
+            if len(symbols) <= _QUICK:
+                return merge_word(symbols, self._ranks, self._results)
+            return self._merge_long_word(symbols)[0]
+        return self._merge_long_pieces([piece.encode("utf-8")])[0].tolist()  # type: ignore[no-any-return]
+
+    def _merge_long_pieces(self, pieces: Sequence[bytes]) -> list[Ids]:
+        """BPE of pieces of over :data:`_LONG` bytes: of all as one word, parted by a symbol that no rule takes.
+
+        Those that repeat themselves are a word of their own: there rules apply in many places at once.
+        """
+        symbols = {piece: self.tables.first.of(piece, np.zeros(1, np.int64))[0] for piece in pieces}
+        repeating = {piece: word for piece, word in symbols.items() if _repeats(word)}
+        others = {piece: word for piece, word in symbols.items() if piece not in repeating}
+        found = self._merge_joined(repeating, self._in_rounds)
+        others |= {piece: word for piece, word in repeating.items() if piece not in found}
+        found |= self._merge_joined(others, self._by_windows)
+        for piece, word in others.items():
+            if piece not in found:  # a few of many may keep windows from joining
+                ids = self._by_windows(word)
+                found[piece] = np.array(self._reference(piece), np.uint32) if ids is None else ids
+        return [found[piece] for piece in pieces]
+
+    def _merge_joined(self, words: Mapping[bytes, Ids], merge: Callable[[Ids], Ids | None]) -> dict[bytes, Ids]:
+        """The ids of each word, or nothing if ``merge`` gives up."""
+        if not words:
+            return {}
+        between = np.array([self.tables.merges.table.nothing], np.uint32)
+        ids = merge(np.concatenate([part for word in words.values() for part in (word, between)]))
+        if ids is None:
+            return {}
+        ends = np.flatnonzero(ids == between)
+        return dict(zip(words, np.split(np.delete(ids, ends), (ends - np.arange(len(ends)))[:-1]), strict=True))
+
+    def _in_rounds(self, symbols: Ids) -> Ids | None:
+        return merge_in_rounds(symbols, self.tables.merges, self._at_once)
+
+    def _by_windows(self, symbols: Ids) -> Ids | None:
+        if len(symbols) <= _ALONE:
+            return np.array(self._merge_long_word(symbols.tolist())[0], np.uint32)
+        return merge_long(symbols, self.tables.merges, self._merge_long_word)
+
+    @cached_property
+    def _at_once(self) -> NDArray[np.bool_]:
+        return mergeable_at_once(self.tables.merges)
 
     def _merge_long_word(self, symbols: list[int]) -> tuple[list[int], list[int]]:
         return merge_long_word(symbols, self._ranks, self._results)
+
+
+def _repeats(symbols: Ids) -> bool:
+    """Whether few pairs of symbols make up the beginning of a word, and so, perhaps, the rest."""
+    beginning = symbols[:_BEGINNING].tolist()
+    return len(set(pairwise(beginning))) <= _FEW_PAIRS
 
 
 def join(
