@@ -169,23 +169,18 @@ def _source(node: dict[str, Any], depth: int = 0) -> str:
     """A pattern that matches the longest string from ``node`` to an end."""
     if depth == _MAX_NESTING:
         return "(?:" + "|".join(map(re.escape, sorted(_suffixes(node), key=len, reverse=True))) + ")"
-    branches: list[str] = []
-    leaves: list[str] = []
+    heads: dict[str, str] = {}  # what follows: the characters that it follows (a thousand placeholders have few)
     for character, child in node.items():
         if not character:
             continue
-        head = re.escape(character)
-        if child.keys() == {""}:
-            leaves.append(head)
-            continue
+        chain = ""
         while len(child) == 1 and "" not in child:
-            ((character, child),) = child.items()
-            head += re.escape(character)
-        branches.append(head + ("" if child.keys() == {""} else _source(child, depth + 1)))
+            ((following, child),) = child.items()
+            chain += following
+        rest = re.escape(chain) + ("" if child.keys() == {""} else _source(child, depth + 1))
+        heads[rest] = heads.get(rest, "") + re.escape(character)
     # Two branches never begin with the same character, so their order does not matter.
-    if leaves:
-        branches.append("[" + "".join(leaves) + "]" if len(leaves) > 1 else leaves[0])
-    return "(?:" + "|".join(branches) + ")" + ("?" if "" in node else "")
+    return "(?:" + "|".join(f"[{head}]{rest}" for rest, head in heads.items()) + ")" + ("?" if "" in node else "")
 
 
 class AddedTokenMatcher:
