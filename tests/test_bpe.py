@@ -18,7 +18,7 @@ from judge import ENGINES, engine
 from tokenizers.models import BPE
 
 from toktier.artifact import Artifact
-from toktier.bpe import rounds, tables, windows
+from toktier.bpe import pumping, rounds, tables, windows
 from toktier.bpe.batch import merge_words
 from toktier.bpe.hashing import ABSENT, MULTIPLIER, KeyReader, key_table, pair_table
 from toktier.bpe.memo import Memo
@@ -233,6 +233,32 @@ def test_rounds_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     vocab = Vocabulary("abc", merges)
     symbols = np.array(vocab.symbols("abc" * 50), np.uint32)
     assert merge_in_rounds(symbols, vocab.merges, mergeable_at_once(vocab.merges)) is None
+
+
+def test_long_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pumping, "_LENGTH", 24)
+    random_ = random.Random(3)
+    lengthened = 0
+    for _ in range(60):
+        alphabet = random_.choice(("a", "ab", "abc"))
+        merges = random_merges(random_, alphabet, random_.choice((2, 6, 20)))
+        vocab = Vocabulary(alphabet, merges)
+        for _ in range(12):
+            before, after = ("".join(random_.choices(alphabet, k=random_.randrange(20))) for _ in range(2))
+            text = before + random_.choice(alphabet) * random_.randrange(40, 90) + after
+            word = np.array(vocab.symbols(text), np.uint32)
+            run = pumping.longest_run(word)
+            token = None if run is None else pumping.run_token(int(word[run[0]]), vocab.long_word)
+            if run is None or token is None:
+                continue
+            short, number = pumping.shortened(word, run, token[1])
+            assert len(word) - len(short) == number * token[1]
+            ids = np.array(vocab.long_word(short.tolist())[0], np.uint32)
+            found = pumping.lengthened(ids, *token, number)
+            if found is not None:
+                lengthened += 1
+                assert found.tolist() == vocab.right(text), (merges, text)
+    assert lengthened > 200
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt-oss"])
@@ -544,6 +570,20 @@ def test_parts_of_pieces_are_remembered_too() -> None:
     assert asked == ["cd", "-", "ab", "ef"]
     assert memo.encode(["ab|-|cd", "cd|ab"]) == [b"abcd", b"cdab"]
     assert len(asked) == 4
+
+
+def test_what_another_thread_learns_meanwhile_is_there() -> None:
+    def parts(piece: str) -> list[str]:
+        if "|" in piece:
+            other.encode([*piece.split("|"), "known"])  # as another thread might, at any moment
+        return piece.split("|")
+
+    def encode(pieces: list[str]) -> list[bytes]:
+        return [piece.encode() for piece in pieces]
+
+    memo, other = Memo(encode, parts=parts), Memo(encode)
+    other._known = memo._known
+    assert memo.encode(["known", "ab|cd", "new"]) == [b"known", b"abcd", b"new"]
 
 
 def test_the_memo_is_bounded() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +15,7 @@ from .barriers import Barriers, WordBarriers
 from .batch import merge_words, word_bounds
 from .hashing import ABSENT, KeyReader, KeyTable, single_items
 from .memo import IdsAndCounts, ranges
+from .pumping import lengthened, longest_run, run_token, shortened
 from .rounds import merge_in_rounds, mergeable_at_once
 from .symbols import FirstSymbols, WordSymbols
 from .tables import PADDING, SHORT, Merges, TokenBytes, short_keys
@@ -66,7 +67,7 @@ def long_tokens(tokens: TokenBytes, wanted: NDArray[np.bool_]) -> dict[bytes, in
 
 
 class PieceEncoder:
-    """Encodes pieces from the tables alone; immutable but for what it remembers of single pairs.
+    """Encodes pieces from the tables alone; immutable but for what it remembers of single pairs and runs.
 
     ``reference`` encodes one piece by the reference's model, for the rare long piece that windows cannot join.
     """
@@ -80,6 +81,7 @@ class PieceEncoder:
         self._first = WordSymbols(tables.first)
         self.word_barriers = None if tables.barriers is None else WordBarriers(tables.barriers, self._first)
         self._results = single_items(tables.merges.result)
+        self._run_token = lru_cache(256)(lambda symbol: run_token(symbol, self._merge_long_word))
 
     def encode(self, pieces: Sequence[str]) -> list[bytes]:
         """The ids of each of the non-empty ``pieces``, as the bytes of a uint32 array.
@@ -183,21 +185,41 @@ class PieceEncoder:
         return self._merge_long_pieces([piece.encode("utf-8")])[0].tolist()  # type: ignore[no-any-return]
 
     def _merge_long_pieces(self, pieces: Sequence[bytes]) -> list[Ids]:
-        """BPE of pieces of over :data:`_LONG` bytes: of all as one word, parted by a symbol that no rule takes.
+        """BPE of pieces of over :data:`_LONG` bytes."""
+        words = {piece: self.tables.first.of(piece, np.zeros(1, np.int64))[0] for piece in pieces}
+        short = dict(words)
+        cut: dict[bytes, tuple[int, int, int]] = {}
+        for piece, word in words.items():
+            run = longest_run(word)
+            token = None if run is None else self._run_token(int(word[run[0]]))
+            if run is not None and token is not None:
+                short[piece], number = shortened(word, run, token[1])
+                cut[piece] = (*token, number)
+        found = dict(zip(short, self._merge_long_words(list(short.values())), strict=True))
+        for piece, left_out in cut.items():
+            ids = found[piece]
+            found[piece] = None if ids is None else lengthened(ids, *left_out)
+            if found[piece] is None:
+                found[piece] = self._merge_long_words([words[piece]])[0]
+        return [
+            np.array(self._reference(piece), np.uint32) if ids is None else ids
+            for piece, ids in ((piece, found[piece]) for piece in pieces)
+        ]
+
+    def _merge_long_words(self, words: Sequence[Ids]) -> list[Ids | None]:
+        """BPE of all as one word, parted by a symbol that no rule takes; None for what cannot be merged here.
 
         Those that repeat themselves are a word of their own: there rules apply in many places at once.
         """
-        symbols = {piece: self.tables.first.of(piece, np.zeros(1, np.int64))[0] for piece in pieces}
-        repeating = {piece: word for piece, word in symbols.items() if _repeats(word)}
-        others = {piece: word for piece, word in symbols.items() if piece not in repeating}
-        found = self._merge_joined(repeating, self._in_rounds)
-        others |= {piece: word for piece, word in repeating.items() if piece not in found}
-        found |= self._merge_joined(others, self._by_windows)
-        for piece, word in others.items():
-            if piece not in found:  # a few of many may keep windows from joining
-                ids = self._by_windows(word)
-                found[piece] = np.array(self._reference(piece), np.uint32) if ids is None else ids
-        return [found[piece] for piece in pieces]
+        distinct = {word.tobytes(): word for word in words}
+        repeating = {key: word for key, word in distinct.items() if _repeats(word)}
+        others = {key: word for key, word in distinct.items() if key not in repeating}
+        found = self._merge_joined(repeating, self._in_rounds) | self._merge_joined(others, self._by_windows)
+        # a few of many may keep the others from being merged
+        return [
+            found[key] if key in found else self._by_windows(distinct[key])
+            for key in (word.tobytes() for word in words)
+        ]
 
     def _merge_joined(self, words: Mapping[bytes, Ids], merge: Callable[[Ids], Ids | None]) -> dict[bytes, Ids]:
         """The ids of each word, or nothing if ``merge`` gives up."""
