@@ -2,8 +2,8 @@
 
 By the lemma of :mod:`~toktier.bpe.windows`, tokens are BPE's result for the word that they spell if and only if
 each two neighbours among them are BPE's result for the two.  So where two equal tokens stand side by side, any
-number more of the same may be put between them: there are no new neighbours, and what comes out is BPE's result for
-a word in which the run that the token is made of is so much longer.
+number more of the same may be put between them: there are no new neighbours, and what comes out is BPE's result
+for a word in which the run that the token is made of is so much longer.
 """
 
 from __future__ import annotations
