@@ -66,9 +66,9 @@ class Memo:
         if self._parts is not None:
             in_parts = {piece: parts for piece in pieces if len(parts := self._parts(piece)) > 1}
         if in_parts:
-            alone = [piece for piece in pieces if piece not in in_parts]
-            wanted = dict.fromkeys(chain(alone, *in_parts.values()))
-            pieces = [part for part in wanted if part not in known]
+            alone = dict.fromkeys([piece for piece in pieces if piece not in in_parts])
+            others = dict.fromkeys(chain.from_iterable(in_parts.values()))
+            pieces = [*alone, *(part for part in others if part not in alone and part not in known)]
         fresh = dict(zip(pieces, self._encode(pieces), strict=True))
         for piece, own in in_parts.items():
             fresh[piece] = b"".join([fresh[part] if part in fresh else known[part] for part in own])
