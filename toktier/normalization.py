@@ -194,7 +194,7 @@ class _Form:
         """Positions of the characters that are not inert."""
         inert = inert_table(self._form) if self._inert is None else self._inert
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-        if len(points) < _FEW and b"\0" not in inert.take(points).tobytes():
+        if len(points) < _FEW and b"\0" not in inert[points].tobytes():
             return _NOWHERE
         beyond = points >= 0x80  # ASCII is inert under every form
         if np.count_nonzero(beyond) < len(points) // 8:

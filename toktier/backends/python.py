@@ -90,7 +90,7 @@ class PythonBackend:
         if text.isascii():
             return text
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-        return self._stand_ins.take(points, mode="clip").tobytes().decode("latin-1")
+        return self._stand_ins[points].tobytes().decode("latin-1")
 
     @cached_property
     def _stand_ins(self) -> NDArray[np.uint8]:

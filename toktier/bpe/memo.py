@@ -79,12 +79,16 @@ class Memo:
         if max(map(len, fresh), default=0) > _LONGEST:
             fresh = {piece: ids for piece, ids in fresh.items() if len(piece) <= _LONGEST}
         cost = sum(map(len, fresh)) + sum(map(len, fresh.values())) + _ENTRY * len(fresh)
-        with self._lock:
+        if not self._lock.acquire(blocking=False):
+            return  # rather than wait for another thread
+        try:
             if self._cost + cost > self._budget:
                 self._known, self._cost = {}, 0
             if cost <= self._budget:
                 self._known.update(fresh)
                 self._cost += cost
+        finally:
+            self._lock.release()
 
 
 def ranges(starts: NDArray[np.int64], counts: NDArray[np.int64], step: int = 1) -> NDArray[np.int64]:

@@ -78,7 +78,7 @@ class Anchors:
 
     def with_anchor(self, position: int, token: int) -> Anchors:
         """With one more, unless there is one closer than :data:`SPACING`."""
-        at = int(self.positions.searchsorted(position))
+        at = len(self) if position > self.last[0] else int(self.positions.searchsorted(position))
         if position - self.positions[at - 1] < SPACING:
             return self
         if at < len(self.positions) and self.positions[at] - position < SPACING:

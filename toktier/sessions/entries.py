@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .patch import Patch
 from .persistence import Change, Head, Record, Write
-from .prefixes import Marks, marks
+from .prefixes import NO_MARKS, Marks, marks
 from .session import Session
 from .text import BlockText, common_ends
 
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
 _COUNTED = ("appends", "tail_changes", "edits", "widenings")
 #: What an entry costs besides its session and its marks (lock, dictionary slots, names), in bytes.
 _ENTRY = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What is to be written into the store's books: counts by name, and what an entry is now, if it was used."""
+
+    done: Mapping[str, int]
+    fallbacks: Mapping[str, int] = field(default_factory=dict)
+    entry: Entry | None = None
+    marks: Marks = NO_MARKS
+    nbytes: int = 0
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -35,13 +47,17 @@ class Entry:
     lock: threading.Lock = field(default_factory=threading.Lock)
     session: Session | None = None
 
-    # As of the last use.  ``lost`` says why the session is no longer the store's.
+    # As of the last use.
     text: BlockText = field(default_factory=BlockText)
-    marks: Marks = field(default_factory=Marks)
+    marks: Marks = NO_MARKS
+    size: int = 0
     counted: dict[str, int] = field(default_factory=dict)
     fallbacks: Counter[str] = field(default_factory=Counter)
-    nbytes: int = 0
     used: float = 0.0
+
+    # What the store's books say.  ``lost``: why the session is no longer the store's.
+    indexed: Marks = NO_MARKS
+    nbytes: int = 0
     lost: str = ""
 
     # What the file has, the text and the number of ids there, and how many ids at either end are the same since.
@@ -70,32 +86,31 @@ class Entry:
         before, after = self.unchanged
         self.unchanged = min(before, patch.start), min(after, count - patch.start - patch.removed)
 
-    def new_marks(self, text: BlockText) -> Marks:
-        """The marks of a text that is to replace the one marked now."""
-        unchanged, _ = common_ends(self.text, text)
-        return marks(self.seed, text.slice, len(text), self.marks, unchanged)
-
-    def size(self, new: Marks) -> int:
-        """Bytes in memory, with ``new`` marks."""
-        return _ENTRY + new.nbytes + (self.session.nbytes if self.session is not None else 0)
-
-    def count(self) -> tuple[dict[str, int], dict[str, int]]:
-        """What the session has done since this was last asked: changes by kind, and fallbacks by reason."""
+    def use(self, moment: float, *names: str) -> Use:
+        """What the use that ends at ``moment`` leaves to be booked; ``names``: what is to be counted, too."""
         assert self.session is not None
+        text = self.session.version
+        if text is not self.text or not self.size:
+            unchanged, _ = common_ends(self.text, text)
+            self.marks = marks(self.seed, text.slice, len(text), self.marks, unchanged)
+            self.text, self.size = text, _ENTRY + self.marks.nbytes + self.session.nbytes
+        self.used = moment
         counters, before = self.session.counters, self.counted
-        now = {name: getattr(counters, name) for name in _COUNTED}
-        done = {name: now[name] - before.get(name, 0) for name in _COUNTED}
+        self.counted = {name: getattr(counters, name) for name in _COUNTED}
+        done = dict.fromkeys(names, 1)
+        for name, count in self.counted.items():
+            if count != before.get(name, 0):
+                done[name] = count - before.get(name, 0)
         fallbacks: dict[str, int] = {}
         if counters.fallbacks != self.fallbacks:
             fallbacks = counters.fallbacks - self.fallbacks
             self.fallbacks = counters.fallbacks.copy()
-        self.counted = now
-        return done, fallbacks
+        return Use(done, fallbacks, self, self.marks, self.size)
 
     def loaded(self, session: Session, record: Record) -> None:
         """``session`` was made of ``record``."""
         self.session, self.used, self.head = session, record.used, record.head
-        self._is_written(session.checkpoint().text, session.count)
+        self._is_written(session.version, session.count)
 
     def _is_written(self, text: BlockText, count: int) -> None:
         self.written, self.written_ids, self.unchanged = text, count, (count, count)

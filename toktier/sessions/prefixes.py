@@ -39,6 +39,9 @@ class Marks:
         return _MARK * (len(self.blocks) + len(self.rest))
 
 
+NO_MARKS = Marks()
+
+
 def marks(seed: int, read: Callable[[int, int], str], length: int, old: Marks, unchanged: int) -> Marks:
     """The marks of a text of ``length`` characters, ``read(start, stop)`` being a stretch of it.
 

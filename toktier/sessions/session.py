@@ -111,6 +111,11 @@ class Session:
         return str(self._state.text)
 
     @property
+    def version(self) -> BlockText:
+        """The text as it is kept: another object after each change, and never changed itself."""
+        return self._state.text
+
+    @property
     def ids(self) -> NDArray[np.uint32]:
         """The ids, shape (count,): a read-only view without a copy, which later changes do not touch.
 

@@ -6,7 +6,10 @@ known session: the paper's figure 14b).  A caller who has no name for its sessio
 text that has most in common with the request is found by hashes of its prefixes, and continued in a copy.
 
 Each session has a lock of its own, which is held while its text is tokenized.  The store's lock is held for
-bookkeeping alone.  Locks are taken in one order: the writer's, a session's, the store's.
+bookkeeping alone, and a thread that uses a session never waits for it: what is to be booked goes into a queue,
+which whoever has the lock works off.  (A thread that waits for a lock lets go of the interpreter's, may come by the
+store's while it waits for that one, and makes the next thread wait, and so on.)  Locks are taken in one order: the
+writer's, a session's, the store's.
 
 With a path, sessions are written to a file as well, soon after they change and by another thread
 (:mod:`~toktier.sessions.persistence`).  Nothing depends on the file: what cannot be read is a miss.
@@ -23,7 +26,7 @@ import time
 import uuid
 import warnings
 import weakref
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
@@ -41,9 +44,9 @@ from ..explanation import counted
 from . import repair
 from .anchors import Anchors
 from .engine import Engine
-from .entries import Entry
+from .entries import Entry, Use
 from .persistence import TROUBLE, DamagedRecord, Head, Record, SessionFile, UnusableFile, Write
-from .prefixes import BLOCK, Marks, PrefixIndex
+from .prefixes import BLOCK, NO_MARKS, PrefixIndex
 from .session import Checkpoint, Session
 from .stored import StoredSession
 from .text import BlockText
@@ -150,6 +153,9 @@ class SessionStore:
         self._disk_problem: str | None = None
         self._maker = f"toktier {__version__}, tokenizers {engine_version()}"
 
+        self._uses: deque[Use] = deque()  # what is not booked yet
+        self._urgent = False  # whether a session was let go that is not in the file yet
+
         self._lock = threading.Lock()
         self._alive: weakref.WeakValueDictionary[str, Entry] = weakref.WeakValueDictionary()
         self._kept: OrderedDict[str, Entry] = OrderedDict()  # used longest ago first
@@ -214,7 +220,7 @@ class SessionStore:
         """
         key = _key(session_id)
         with self._writing:
-            with self._lock:
+            with self._books():
                 self._check_open()
                 entry = self._alive.pop(key, None)
                 if entry is not None:
@@ -229,12 +235,13 @@ class SessionStore:
 
     def __len__(self) -> int:
         """How many sessions are in memory."""
-        return len(self._kept)
+        with self._books():
+            return len(self._kept)
 
     @property
     def counters(self) -> StoreCounters:
         """A snapshot of what was done so far."""
-        with self._lock:
+        with self._books():
             values: dict[str, Any] = dict(self._totals)
             fallbacks = dict(self._fallbacks)
             return StoreCounters(**values, fallbacks=fallbacks, sessions=len(self._kept), bytes=self._bytes)
@@ -250,16 +257,21 @@ class SessionStore:
         check_tokenizer(tokenizer)
         check_special(special)
         key = _key(session_id)
-        with self._lock:
-            self._check_open()
-            self._expire()
-            entry = self._alive.get(key)
-            if entry is None:
-                entry = self._alive[key] = Entry(key, tokenizer, special, f"{special}:{key}")
-                return entry
-            if entry.kind == (tokenizer.fingerprint, special):
-                self._totals["hits"] += 1
-                return entry
+        self._check_open()
+        entry = self._alive.get(key)
+        if entry is not None and entry.used < self._clock() - self._ttl:
+            entry = None  # gone, unless a caller holds it
+        if entry is None:
+            with self._books():
+                self._check_open()
+                self._expire()
+                entry = self._alive.get(key)
+                if entry is None:
+                    entry = self._alive[key] = Entry(key, tokenizer, special, f"{special}:{key}")
+                    return entry
+        if entry.kind == (tokenizer.fingerprint, special):
+            self._count("hits")
+            return entry
         raise WrongArtifactError(
             f"the session {session_id!r} was made under {entry.tokenizer.name} (fingerprint "
             f"{entry.tokenizer.fingerprint[:12]}, special={entry.special!r}) and is not repaired under "
@@ -277,7 +289,7 @@ class SessionStore:
         key = f"content:{uuid.uuid4().hex}"
         entry = Entry(key, tokenizer, special, f"{special}:{key}")
         mark, length = self._index.follow(entry.seed, text)
-        with self._lock:
+        with self._books():
             self._check_open()
             self._expire()
             found = self._index.newest(mark) if length else None
@@ -303,10 +315,9 @@ class SessionStore:
                 with found.lock:
                     entry.take_over(found, f"{special}:content:{uuid.uuid4().hex}")
                 entry.note(len(point.ids), patch)
-                with self._lock:
+                with self._books():
                     self._unwritten.pop(found.key, None)
-        with self._lock:
-            self._alive[key] = entry
+        self._alive[key] = entry
         with self._using(entry) as session:
             return _prompt(session, add_special_tokens)
 
@@ -324,7 +335,7 @@ class SessionStore:
                     names = file.names(tokenizer.fingerprint)
             for name in names:
                 prefix, _, key = name.partition(":")
-                with self._lock:
+                with self._books():
                     if self._bytes > self._max_bytes // 2:
                         break
                     if prefix != special or key in self._alive:
@@ -332,8 +343,8 @@ class SessionStore:
                     entry = self._alive[key] = Entry(key, tokenizer, special, name)
                 with entry.lock:
                     if entry.session is None and self._load(entry):
-                        self._settle(entry, entry.used)
-                        with self._lock:
+                        self._uses.append(entry.use(entry.used))
+                        with self._books():
                             if key in self._kept:
                                 self._kept.move_to_end(key, last=False)
             self._indexed.add(kind)
@@ -354,8 +365,10 @@ class SessionStore:
             try:
                 yield session
             finally:
-                urgent = self._settle(entry, self._clock())
-        if urgent:  # what was let go stays in memory until it is written
+                self._uses.append(entry.use(self._clock()))
+                self._book()
+        if self._urgent:  # what was let go stays in memory until it is written
+            self._urgent = False
             self._write()
 
     def _open(self, entry: Entry) -> None:
@@ -365,30 +378,45 @@ class SessionStore:
             entry.session = Session(entry.tokenizer, special=entry.special)
             self._count("misses")
 
-    def _settle(self, entry: Entry, used: float) -> bool:
-        """Bring the books up to date; whether a session was let go that is not in the file yet."""
-        assert entry.session is not None
-        text = entry.session.checkpoint().text
-        marks, size = entry.marks, entry.nbytes
-        if text is not entry.text or not size:
-            marks = entry.new_marks(text)
-            size = entry.size(marks)
-        done, fallbacks = entry.count()
-        with self._lock:
-            self._totals.update(done)
-            self._fallbacks.update(fallbacks)
-            if entry.lost or self._closed:
-                return False
-            is_kept = entry.key in self._kept
-            self._index.replace(entry, entry.marks if is_kept else Marks(), marks)
-            self._bytes += size - (entry.nbytes if is_kept else 0)
-            entry.text, entry.marks, entry.nbytes, entry.used = text, marks, size, used
+    # --- the books --------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _books(self) -> Iterator[None]:
+        """The lock of the books, which are up to date."""
+        try:
+            with self._lock:
+                self._work_off()
+                yield
+        finally:
+            self._book()  # what came in meanwhile
+
+    def _book(self) -> None:
+        """Bring the books up to date, or leave it to the thread that is about to."""
+        while self._uses and self._lock.acquire(blocking=False):
+            try:
+                self._work_off()
+            finally:
+                self._lock.release()
+
+    def _work_off(self) -> None:
+        """Book the uses that wait.  Needs the lock."""
+        while self._uses:
+            use = self._uses.popleft()
+            self._totals.update(use.done)
+            self._fallbacks.update(use.fallbacks)
+            entry = use.entry
+            if entry is None or entry.lost or self._closed:
+                continue
+            self._index.replace(entry, entry.indexed, use.marks)
+            self._bytes += use.nbytes - entry.nbytes
+            entry.indexed, entry.nbytes = use.marks, use.nbytes
             self._kept[entry.key] = entry
             self._kept.move_to_end(entry.key)
             if self._file is not None and self._disk_problem is None:
                 self._unwritten[entry.key] = entry
                 self._wake_writer()
-            return self._evict() + self._expire() > 0
+            if self._evict() + self._expire():
+                self._urgent = True
 
     def _evict(self) -> int:
         """Let go what is too much; how many of those are not in the file yet.  Needs the lock."""
@@ -415,16 +443,17 @@ class SessionStore:
 
     def _forget(self, entry: Entry) -> None:
         if self._kept.pop(entry.key, None) is not None:
-            self._index.replace(entry, entry.marks, Marks())
+            self._index.replace(entry, entry.indexed, NO_MARKS)
             self._bytes -= entry.nbytes
+            entry.indexed, entry.nbytes = NO_MARKS, 0
 
     def _check_open(self) -> None:
         if self._closed:
             raise SessionUnavailableError("the session store is closed; make another one")
 
-    def _count(self, *names: str) -> None:
-        with self._lock:
-            self._totals.update(names)
+    def _count(self, name: str) -> None:
+        self._uses.append(Use({name: 1}))
+        self._book()
 
     # --- the file ---------------------------------------------------------------------
 
@@ -436,7 +465,7 @@ class SessionStore:
         """Write what has changed and let everything go.  The store and its sessions cannot be used any more."""
         self._write()
         with self._writing:
-            with self._lock:
+            with self._books():
                 self._closed = True
                 self._kept.clear()
                 self._unwritten = {}
@@ -490,7 +519,7 @@ class SessionStore:
         What cannot be written waits for the next time, as long as it is in memory.
         """
         with self._writing:
-            with self._lock:
+            with self._books():
                 waiting, self._unwritten = self._unwritten, {}
             try:
                 while waiting and (batch := self._batch(waiting)):
@@ -504,7 +533,7 @@ class SessionStore:
                     if not heads:
                         break
             finally:
-                with self._lock:
+                with self._books():
                     if self._disk_problem is None:
                         kept = {key: entry for key, entry in waiting.items() if self._kept.get(key) is entry}
                         self._unwritten = kept | self._unwritten

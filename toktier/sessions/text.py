@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate, islice
 from operator import is_
 
@@ -23,19 +23,21 @@ class BlockText:
     """An immutable text.  ``len``, ``str`` and equality of two of them mean what they mean for strings.
 
     ``_blocks`` and ``_starts`` (where each begins) grow at their ends and are shared between versions: a version
-    is the first ``_count`` of them, and ``_tail``.  So appending never touches what lies before, which would have
-    to be fetched from memory for it.
+    is the first ``_count`` of them, ``_bytes`` in all, and ``_tail``.  So appending never touches what lies
+    before, which would have to be fetched from memory for it.
     """
 
-    __slots__ = ("_blocks", "_count", "_starts", "_tail", "_tail_start")
+    __slots__ = ("_blocks", "_bytes", "_count", "_starts", "_tail", "_tail_start")
 
     def __init__(self, text: str = "") -> None:
         *full, tail = _cut(text)
         *starts, tail_start = accumulate(map(len, full), initial=0)
-        self._set(full, starts, len(full), tail_start, tail)
+        self._set(full, starts, len(full), _bytes_of(full), tail_start, tail)
 
-    def _set(self, blocks: list[str], starts: list[int], count: int, tail_start: int, tail: str) -> None:
-        self._blocks, self._starts, self._count = blocks, starts, count
+    def _set(
+        self, blocks: list[str], starts: list[int], count: int, bytes: int, tail_start: int, tail: str
+    ) -> None:
+        self._blocks, self._starts, self._count, self._bytes = blocks, starts, count, bytes
         self._tail_start, self._tail = tail_start, tail  # the tail alone may be empty
 
     def __len__(self) -> int:
@@ -71,7 +73,7 @@ class BlockText:
     def nbytes(self) -> int:
         """Bytes that the text occupies, its index included."""
         index = sys.getsizeof(self._blocks) + sys.getsizeof(self._starts) + sys.getsizeof(0) * self._count
-        return sum(map(sys.getsizeof, self)) + index
+        return self._bytes + sys.getsizeof(self._tail) + index
 
     def slice(self, start: int, stop: int) -> str:
         """The characters ``start..stop``; the caller keeps both within the text."""
@@ -116,7 +118,7 @@ class BlockText:
         starts += [at + shift for at in self._starts[last + 1 : self._count]]
         blocks = [*self._blocks[:before], *middle, *self._blocks[last + 1 : self._count]]
         result = BlockText.__new__(BlockText)
-        result._set(blocks, starts, len(blocks), self._tail_start + shift, self._tail)
+        result._set(blocks, starts, len(blocks), _bytes_of(blocks), self._tail_start + shift, self._tail)
         return result
 
     def _end(self, number: int) -> int:
@@ -126,6 +128,7 @@ class BlockText:
     def _ended(self, count: int, tail: str) -> BlockText:
         """The first ``count`` blocks, and after them ``tail``."""
         blocks, starts = self._blocks, self._starts
+        bytes = self._bytes - _bytes_of(islice(blocks, count, self._count))
         begin = self._tail_start if count == self._count else starts[count]
         if len(tail) > (_BLOCK if tail.isascii() else _WIDE_BLOCK):
             *full, tail = _cut(tail)
@@ -138,8 +141,9 @@ class BlockText:
                 if starts[count] != begin or blocks[count] is not block:  # another thread was faster
                     blocks, starts = [*blocks[:count], block], [*starts[:count], begin]
                 count, begin = count + 1, begin + len(block)
+            bytes += _bytes_of(full)
         result = BlockText.__new__(BlockText)
-        result._set(blocks, starts, count, begin, tail)
+        result._set(blocks, starts, count, bytes, begin, tail)
         return result
 
     def common_prefix(self, other: str) -> int:
@@ -176,6 +180,10 @@ def _cut(text: str) -> list[str]:
         else:
             blocks += [block[at : at + _WIDE_BLOCK] for at in range(0, len(block), _WIDE_BLOCK)]
     return blocks
+
+
+def _bytes_of(blocks: Iterable[str]) -> int:
+    return sum(map(sys.getsizeof, blocks))
 
 
 def _stands(block: str, text: str, start: int) -> bool:
