@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..records import record, replace
 from .hashing import MULTIPLIER, Words
 from .memo import IdsAndCounts, ranges, renew_lock_after_fork
 
@@ -30,7 +30,7 @@ LONGEST = 400
 _ENTRY = 72
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Pieces:
     """The bytes of pieces as words: each piece's last word has zeros where there is no byte.
 
@@ -46,7 +46,7 @@ class _Pieces:
         return _Pieces(self.words, self.first[which], self.lengths[which])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Entries:
     """What is remembered, as of one moment.
 

@@ -363,7 +363,7 @@ class _PairSet:
     _MOST = 1 << 27
 
     def __init__(self, left: NDArray[np.uint32], right: NDArray[np.uint32]) -> None:
-        rows, columns = np.unique(left), np.unique(right)
+        rows, columns = (np.flatnonzero(np.bincount(side)) for side in (left, right))
         self._width = len(columns) + 1
         self._table = None
         if (len(rows) + 1) * self._width > self._MOST:

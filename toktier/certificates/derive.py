@@ -142,7 +142,9 @@ def _classes(
     code += np.where(seam.allowed, variant, 0)
     for name, marked in features.items():
         code = code * 2 + (marked & (seam.allowed | (name == "end")))
-    kinds, class_of = np.unique(code, return_inverse=True)
+    runs = np.flatnonzero(np.diff(code, prepend=-1))  # neighbours are alike, more often than not
+    kinds, class_of_run = np.unique(code[runs], return_inverse=True)
+    class_of = np.repeat(class_of_run, np.diff(runs, append=len(code)))
     if len(kinds) > _MOST_CLASSES:
         raise UnsupportedPatternError("the added tokens and the pre-tokenizer tell too many characters apart", 0)
     rest, variant = np.divmod(kinds >> len(features), len(variants))
@@ -189,7 +191,8 @@ def _variants(atom_of: NDArray[np.uint8], seam: Seams) -> tuple[list[NDArray[np.
     The first of them is empty: the character stays what it is mapped to.
     """
     numbers: dict[tuple[int, ...], int] = {}
-    of_group = [numbers.setdefault(tuple(np.unique(atom_of[codes])), len(numbers)) for codes in seam.groups]
+    atoms_of = [tuple(sorted({*atom_of[codes].tolist()})) for codes in seam.groups]
+    of_group = [numbers.setdefault(atoms, len(numbers)) for atoms in atoms_of]
     return [np.array(atoms, np.int64) for atoms in numbers], np.array(of_group)[seam.group]
 
 

@@ -136,7 +136,7 @@ class Splitter:
         """:meth:`piece_starts` by the standard library's ``re`` alone, over the atoms' bytes."""
         data = atoms.tobytes()
         ends = np.flatnonzero(atoms == self.end)
-        bounds = np.unique(np.concatenate(([0], ends, ends + 1, [len(data)]))).tolist()
+        bounds = sorted({0, *ends.tolist(), *(ends + 1).tolist(), len(data)})
         for stage in self.stages:
             bounds = _refine(stage, data, bounds, self.end)
         begins = np.zeros(len(data), np.bool_)
