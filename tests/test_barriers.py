@@ -62,6 +62,17 @@ def test_texts_of_known_words(name: str) -> None:
                 assert tok.encode(text, backend=backend) == right, (backend, text)
 
 
+@pytest.mark.parametrize("control", ["", "\x00", "\x00\x01\x02\x03"])
+@pytest.mark.parametrize("seam", ["<|endoftext|>", "é一", "x"])
+def test_long_texts_are_cut_by_marks_that_they_lack(
+    control: str, seam: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toktier.backends.python._LONG", 1)
+    tok, judge = Tokenizer(artifact("gpt2")), reference("gpt2")
+    for text in (f"{seam}a b{control}{seam}c\n", f"1{seam}", seam, f"{control}{seam}{seam}"):
+        assert tok.encode(text, backend="python") == judge.encode(text).ids, text
+
+
 def test_a_rule_across_two_characters_is_no_barrier() -> None:
     """Of every token of two characters or more that merging makes, none is cut where its parts were merged."""
     for name in NAMES:

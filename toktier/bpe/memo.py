@@ -54,9 +54,10 @@ class Memo:
         if all(found):
             return found  # type: ignore[return-value]  # no None is true
         unknown = [at for at, ids in enumerate(found) if ids is None]
-        fresh = self._learn(list(dict.fromkeys([pieces[at] for at in unknown])))
-        for at in unknown:
-            found[at] = fresh[pieces[at]]
+        names = [pieces[at] for at in unknown]
+        fresh = self._learn(list(dict.fromkeys(names)))
+        for at, ids in zip(unknown, map(fresh.__getitem__, names), strict=True):
+            found[at] = ids
         return found  # type: ignore[return-value]
 
     def _learn(self, pieces: list[str]) -> dict[str, bytes]:

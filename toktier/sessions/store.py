@@ -7,7 +7,7 @@ text that has most in common with the request is found by hashes of its prefixes
 
 Each session has a lock of its own, which is held while its text is tokenized.  The store's lock is held for
 bookkeeping alone, and a thread that uses a session never waits for it: what is to be booked goes into a queue,
-which whoever has the lock works off.  (A thread that waits for a lock lets go of the interpreter's, may come by the
+which whoever has the lock works off.  (A thread that waits lets go of the interpreter's lock, may come by the
 store's while it waits for that one, and makes the next thread wait, and so on.)  Locks are taken in one order: the
 writer's, a session's, the store's.
 
