@@ -106,13 +106,14 @@ def _private(path: str, flags: int) -> int:
 def _trim(kept: str) -> None:
     """Delete the files used longest ago beyond ``LIMIT`` bytes, but never ``kept``."""
     found: list[tuple[float, int, str]] = []
-    for entry in os.scandir(os.path.dirname(kept)):
-        with contextlib.suppress(OSError):  # another process may have deleted it
-            if entry.name.endswith(_SUFFIX) and entry.path != kept:
-                status = entry.stat()
-                found.append((status.st_mtime, status.st_size, entry.path))
-            elif entry.name.endswith(_TEMPORARY) and entry.stat().st_mtime < time.time() - _ABANDONED_AFTER:
-                os.unlink(entry.path)
+    with os.scandir(os.path.dirname(kept)) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):  # another process may have deleted it
+                if entry.name.endswith(_SUFFIX) and entry.path != kept:
+                    status = entry.stat()
+                    found.append((status.st_mtime, status.st_size, entry.path))
+                elif entry.name.endswith(_TEMPORARY) and entry.stat().st_mtime < time.time() - _ABANDONED_AFTER:
+                    os.unlink(entry.path)
     total = os.path.getsize(kept) + sum(size for _, size, _ in found)
     for _, size, path in sorted(found):
         if total <= LIMIT:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from .records import fields, record
 
 
 def counted(number: int, thing: str) -> str:
@@ -11,7 +12,7 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Explanation:
     """A tokenizer's route.  ``print`` it, or take :meth:`as_dict` for JSON.
 
@@ -31,7 +32,7 @@ class Explanation:
 
     def as_dict(self) -> dict[str, Any]:
         """The fields as plain values."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in fields(self)}
 
     def __str__(self) -> str:
         splitting = f"{counted(self.stages, 'stage')} over {counted(self.atoms, 'atom')}"

@@ -21,10 +21,14 @@ def record(cls: type[_Class]) -> type[_Class]:
     names = tuple(get_annotations(cls))
     body = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     defaults = {name: body.pop(name) for name in names if name in body}
+    last = tuple(defaults.values())  # they belong to the last fields, as everywhere in Python
+    tails = {len(names) - count: last[len(last) - count :] for count in range(len(last) + 1)}
     setters: list[Any] = []
-    own = {"__slots__": names, "__match_args__": names, "_defaults": defaults, "_setters": setters}
+    own = {"_defaults": defaults, "_tails": tails, "_setters": setters}
     make: Any = type(cls)
-    made: type[_Class] = make(cls.__name__, cls.__bases__, _METHODS | body | own)
+    made: type[_Class] = make(
+        cls.__name__, cls.__bases__, _METHODS | body | {"__slots__": names, "__match_args__": names} | own
+    )
     made.__qualname__ = cls.__qualname__
     setters += [vars(made)[name].__set__ for name in names]
     return made
@@ -48,8 +52,8 @@ def replace(record: _Record, **changes: Any) -> _Record:
 
 
 def _init(self: Any, *values: Any, **named: Any) -> None:
-    if named or len(values) != len(self.__slots__):
-        values = _in_order(self, values, named)
+    tail = None if named else self._tails.get(len(values))
+    values = _in_order(self, values, named) if tail is None else values + tail
     for put, value in zip(self._setters, values, strict=True):
         put(self, value)
 

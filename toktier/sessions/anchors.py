@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from ..records import record
 
 #: Anchors are at least so many characters apart.
 SPACING = 512
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Anchors:
     """Certified cuts that close, with how many tokens lie before each; immutable.
 

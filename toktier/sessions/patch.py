@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from ..records import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Patch:
     """A change of an id sequence: ``ids[start : start + removed] = patch.ids``.
 

@@ -11,12 +11,12 @@ encoded again (:func:`widen`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..records import record
 from ..segments import NO_IDS
 from .anchors import Anchors
 from .engine import EVERY, Engine, Window
@@ -39,7 +39,7 @@ _PROBE = 256
 _COUNTING = 16
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Seam:
     """A certified cut close to the end of the text, final whatever is appended: the next append starts there.
 
@@ -51,7 +51,7 @@ class Seam:
     overlap: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class State:
     """A text and its ids, with what is known of where they meet."""
 
@@ -61,7 +61,7 @@ class State:
     seam: Seam
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Splice:
     """``ids[token : token + removed] = fresh``, and the state around it afterwards.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, SupportsIndex
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..arguments import check_special, check_tokenizer, is_one_of, plain_text, position
 from ..errors import CheckpointError, LoneSurrogateError, OptionError, PositionError
 from ..explanation import counted
+from ..records import record, replace
 from ..segments import NO_IDS
 from . import repair
 from .anchors import Anchors
@@ -47,7 +48,7 @@ class Counters:
     characters: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Checkpoint:
     """A session as it was at one moment, immutable.  See :meth:`Session.checkpoint`.
 
