@@ -77,6 +77,12 @@ def once(values: T) -> T:
     return barrier(values)
 
 
+def once_on_cpu(values: T) -> T:
+    """The same for what is cheap: a GPU had better compute it anew than take another launch."""
+    found: T = lax.platform_dependent(values, cpu=once, default=lambda values: values)
+    return found
+
+
 def bits(marks: jax.Array) -> Bits:
     """Pack marks, bool, of a number that is a multiple of 32."""
     return bits_of_words(pack(marks))

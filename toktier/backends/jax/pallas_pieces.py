@@ -7,6 +7,8 @@ all of it goes in one CUDA graph, and the host takes no part in it.
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -36,7 +38,7 @@ def merge_pieces(
     lacks.  ``starts``, ``counts``: int32 (pieces,), the symbols of each; those without any count for nothing.
     ``outcome``: int32 (pieces,), what stands for a piece that is not to be merged (an id, or below -1 anything but
     -4), and -1 for the others.  Of these, the ones with such a byte or with too many symbols for the kernels
-    become :data:`LEFT`.  All are of a length that is a multiple of 32.  ``interpret``: see
+    become :data:`LEFT`.  All are of a length that is a power of two and at least 32.  ``interpret``: see
     :func:`~.pallas_bpe.merge_spans`.
     """
     size = len(symbols)
@@ -51,13 +53,22 @@ def merge_pieces(
     own_start = lax.cummax(jnp.where(outcomes != _NONE, place, 0))
     stop = jnp.max(jnp.where(filled, starts + counts, 0))
 
-    above = 1
-    for limit in (*SHORT, *LONG):
-        chosen = bits((outcome == _MERGED) & (counts > above) & (counts <= limit))
-        number = jnp.arange(-(-size // (above + 1)), dtype=jnp.int32)  # there cannot be more of them
-        which = jnp.minimum(chosen.select(number), len(starts) - 1)
-        numbers = jnp.where(number < chosen.count, counts[which], 0)
-        symbols, _ = merge_spans(symbols, starts[which], numbers, merges, above, limit, interpret=interpret)
-        above = limit
+    # the words of all classes are found together, as if each class had a text of its own behind the last one's
+    merged, classes = outcome == _MERGED, list(pairwise((1, *SHORT, *LONG)))
+    marks = [merged & (counts > above) & (counts <= limit) for above, limit in classes]
+    texts = 1 << (len(classes) - 1).bit_length()
+    chosen = bits(jnp.pad(jnp.concatenate(marks), (0, (texts - len(classes)) * len(starts))))
+    firsts = [chosen.before[i * len(starts) // 32] for i in range(len(classes))]
+    numbers = [
+        jnp.arange(-(-size // (above + 1)), dtype=jnp.int32) for above, _ in classes
+    ]  # there cannot be more
+    wanted = [first + number for first, number in zip(firsts, numbers, strict=True)]
+    found = chosen.select(jnp.concatenate(wanted)) % len(starts)
+    edges = [0, *accumulate(map(len, numbers))]
+    lasts = [*firsts[1:], chosen.count]
+    for number, (above, limit) in enumerate(classes):
+        which = found[edges[number] : edges[number + 1]]
+        lengths = jnp.where(wanted[number] < lasts[number], counts[which], 0)
+        symbols, _ = merge_spans(symbols, starts[which], lengths, merges, above, limit, interpret=interpret)
     tokens = jnp.where(outcomes[own_start] == _MERGED, symbols, outcomes)
     return jnp.where(place < stop, tokens, _NONE)

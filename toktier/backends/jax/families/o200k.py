@@ -22,7 +22,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from ..bits import earlier, flood, floods, once, pack, parity, unpack
+from ..bits import earlier, flood, floods, once_on_cpu, pack, parity, unpack
 from .neighbours import Family, Neighbours, any_row, contractions, line_end_ahead, thirds, white_starts
 
 
@@ -102,7 +102,7 @@ def starts(n: Neighbours, threes: bool, suffixes: bool) -> jax.Array:
     short, long = _contractions(n) if suffixes else (jnp.zeros_like(white), jnp.zeros_like(white))
     in_run = _in_run(m)
     carried = (in_run, _suffix(in_run, m, short, long)) if suffixes else (in_run,)
-    kept, odd, set_ = once(
+    kept, odd, set_ = once_on_cpu(
         (
             jnp.stack([bit.kept for bit in carried]),
             parity(jnp.stack([bit.flipped for bit in carried])),
@@ -118,7 +118,7 @@ def starts(n: Neighbours, threes: bool, suffixes: bool) -> jax.Array:
     *flooded, line_ahead, lower_ahead = floods(forth, back)
     if threes:
         number = any_row(flooded[1] & residues)
-    run, *suffix = once(flooded[0] ^ odd)
+    run, *suffix = once_on_cpu(flooded[0] ^ odd)
     short, long = (short & suffix[0], long & suffix[0]) if suffixes else (short, long)
 
     lone = (m.single | m.leading) & ~run
@@ -140,7 +140,7 @@ def _marks(n: Neighbours, letter: jax.Array) -> Marks:
     leading = slash & ~again & earlier(newline)
     single = pack((here == Class.APOSTROPHE) | (here == Class.OTHER)) | slash & ~(again | leading)
     space, mark = pack(here == Class.SPACE), pack(here == Class.MARK)
-    return Marks(*once((pack(n.first), newline, space, letter, mark, single, leading, again)))
+    return Marks(*once_on_cpu((pack(n.first), newline, space, letter, mark, single, leading, again)))
 
 
 def _in_run(m: Marks) -> Carried:
