@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import small
 import tokenizers
 from conftest import artifact, embedded_names, reference
 from conftest import tokenizers as parameters
@@ -77,18 +78,19 @@ def figure(ids: Sequence[int], right: Sequence[int]) -> None:
 
 
 def variant(folder: Path, name: str, added: Sequence[dict[str, Any]]) -> tuple[Any, Tokenizer]:
-    """A tokenizer with more added tokens, loaded by us and by the reference from one file."""
-    document = artifact(name).document()
-    next_id = 1 + max(max(document["model"]["vocab"].values()), *(t["id"] for t in document["added_tokens"]))
+    """With a small vocabulary and other added tokens, loaded by us and by the reference from one file."""
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
-    vocabulary = document["model"]["vocab"]
+    vocabulary = small.vocabulary()
+    next_id = len(vocabulary)
+    tokens = []
     for token in added:
         id = vocabulary.get(token["content"], next_id)
         next_id += id == next_id
-        document["added_tokens"].append({"id": id, **flags, **token})
-    document["added_tokens"].sort(key=lambda token: token["id"])
+        tokens.append({"id": id, **flags, **token})
+    tokens.sort(key=lambda token: token["id"])
+    other = {"model": small.document()["model"], "added_tokens": tokens, "post_processor": None}
     path = folder / f"{name}-variant.json"
-    path.write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
+    path.write_text(json.dumps(artifact(name).document() | other, ensure_ascii=False), encoding="utf-8")
     return toktier.load(path), Tokenizer.from_file(str(path))
 
 
