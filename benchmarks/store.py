@@ -4,15 +4,17 @@
     python benchmarks/store.py threads --sessions 200
 
 `threads` plays as many calls on one thread and on several, in turn; each call appends to one of the sessions,
-which are made of generated transcripts (`transcripts.py`).  `content` and `file` compare with calls by name in
-memory, in processor time of the calling thread.  Ids are compared with the reference's at the end of each section;
-a difference ends the run with status 1.
+which are made of generated transcripts (`transcripts.py`).  Beside it stands what threads that share nothing but
+the interpreter make of the same cores.  `content` and `file` compare with calls by name in memory, in processor
+time of the calling thread.  Ids are compared with the reference's at the end of each section; a difference ends
+the run with status 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import re
 import sys
 import tempfile
 import threading
@@ -70,16 +72,24 @@ def threads(settings: Settings) -> Iterator[Row]:
             calls.append((name, source[start : start + random_.randrange(200, 2_600)]))
         return calls
 
-    def play(calls: list[tuple[str, str]], count: int) -> tuple[float, float]:
+    def append(name: str, delta: str) -> None:
+        store.session(tok, name).append(delta)
+
+    words = re.compile(r" ?[A-Za-z]+|\s+|.")
+    known = {word: word.encode() for word in words.findall(source)}
+
+    def plain_python(_: str, delta: str) -> None:
+        """Work that shares nothing but the interpreter."""
+        b"".join([known.get(word, b"") for word in words.findall(delta)])
+
+    def play(call: Callable[[str, str], None], calls: list[tuple[str, str]], count: int) -> tuple[float, float]:
         """Calls a second, and milliseconds of processor time a call."""
-        for name, delta in calls:
-            lengths[name] += len(delta)
         barrier = threading.Barrier(count + 1)
 
         def work(number: int) -> None:
             barrier.wait()
             for name, delta in calls[number::count]:
-                store.session(tok, name).append(delta)
+                call(name, delta)
             barrier.wait()
 
         workers = [threading.Thread(target=work, args=(number,)) for number in range(count)]
@@ -93,24 +103,32 @@ def threads(settings: Settings) -> Iterator[Row]:
             worker.join()
         return len(calls) / elapsed, 1e3 * worked / len(calls)
 
-    one: list[tuple[float, float]] = []
-    several: list[tuple[float, float]] = []
-    play(deltas(), settings.threads)
-    for turn in range(settings.repetitions):
-        order = [(1, one), (settings.threads, several)]
-        for count, rates in order if turn % 2 else reversed(order):
-            rates.append(play(deltas(), count))
+    def ratio(rates: list[list[tuple[float, float]]]) -> float:
+        return median(a / b for (b, _), (a, _) in zip(*rates, strict=True))
+
+    counts = (1, settings.threads)
+    appended: list[list[tuple[float, float]]] = [[], []]
+    plain: list[list[tuple[float, float]]] = [[], []]
+    for turn in range(settings.repetitions + 1):  # the first one warms up
+        for at in (0, 1) if turn % 2 else (1, 0):
+            calls = deltas()
+            for name, delta in calls:
+                lengths[name] += len(delta)
+            appended[at].append(play(append, calls, counts[at]))
+            plain[at].append(play(plain_python, calls, counts[at]))
+    appended, plain = ([rates[1:] for rates in both] for both in (appended, plain))
     for name in random_.sample(names, min(20, len(names))):
         session = store.session(tok, name)
         if not session.text.startswith(texts[name]) or len(session) != lengths[name]:
             raise IdsDiffer(f"{name} has lost an update")
         check(tok, session.text, session.ids.tolist())
     label = f"{settings.sessions:,} sessions"
-    for who, found in (("1 thread", one), (f"{settings.threads} threads", several)):
+    for who, found in zip(("1 thread", f"{settings.threads} threads"), appended, strict=True):
         yield Row("threads", tok.name, label, "auto", who, median(rate for rate, _ in found), "calls/s")
         yield Row("threads", tok.name, label, "auto", f"{who}, processor", median(work for _, work in found), "ms")
-    ratio = median(a / b for (a, _), (b, _) in zip(several, one, strict=True))
-    yield Row("threads", tok.name, label, "auto", f"{settings.threads} threads / 1", ratio, "x", (">=", 1.0))
+    many = f"{settings.threads} threads / 1"
+    yield Row("threads", tok.name, label, "auto", many, ratio(appended), "x", (">=", 1.0))
+    yield Row("threads", "none", "plain Python", "none", many, ratio(plain), "x")
 
 
 def _turns(size: int, seed: int, count: int) -> list[str]:
