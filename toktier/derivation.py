@@ -170,10 +170,9 @@ def _derive_model(
         arrays["certified row"] = neighbours.row
         arrays["certified before"], arrays["certified after"] = neighbours.before, neighbours.after
     else:
-        of_character = np.full(0x110000, ABSENT, np.uint32)
-        for token, id in vocabulary.items():
-            if len(token) == 1:
-                of_character[ord(token)] = id
+        symbols = {ord(token): id for token, id in vocabulary.items() if len(token) == 1}
+        of_character = np.full(max([0x7F, *symbols]) + 2, ABSENT)
+        of_character[[*symbols]] = [*symbols.values()]
     usable = tokens.in_alphabet if plan.byte_level else tokens.present
     made = _made_by_merging(tokens, usable, of_byte, of_character, plan.byte_level, merges)
     # a whole piece may be looked up as a token that merging makes of it, or as any with `ignore_merges`

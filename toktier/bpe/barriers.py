@@ -55,8 +55,8 @@ class Barriers:
         """Which characters are certified starts, whether or not a word begins or ends at them."""
         neighbours = self.first.neighbours
         assert neighbours is not None
-        certified: NDArray[np.bool_] = self.first.of_character.take(points) != ABSENT
-        row = neighbours.row.take(points)
+        certified: NDArray[np.bool_] = self.first.of_character.take(points, mode="clip") != ABSENT
+        row = neighbours.row.take(points, mode="clip")
         asked = np.flatnonzero(row >= 0)
         row = row[asked]
         allowed = has_bit(neighbours.before, row, _last_byte(points[asked - 1]))

@@ -34,7 +34,6 @@ from .hashing import ABSENT
 from .memo import ranges
 from .tables import Merges, TokenBytes
 
-_CODE_POINTS = 0x110000
 _NONE = int(ABSENT)
 
 
@@ -43,9 +42,10 @@ class FirstSymbols:
     """Which symbols a text starts from.
 
     ``of_byte``: uint32 (256,), ABSENT for a byte that the vocabulary lacks; like the reference, such a byte is
-    passed over.  ``of_character``: uint32 (0x110000,), the symbol of a whole character, ABSENT
-    where its bytes are used.  ``neighbours``: for a byte-level vocabulary the conditions of certified starts,
-    None for a character-level one, where a character's symbol never depends on what is around it.
+    passed over.  ``of_character``: uint32 by code point, the symbol of a whole character, ABSENT where its bytes
+    are used, as for the last one, beyond ASCII, and all that would follow.  ``neighbours``: for a byte-level
+    vocabulary the conditions of certified starts, None for a character-level one, where a character's symbol never
+    depends on what is around it.
     """
 
     of_byte: NDArray[np.uint32]
@@ -71,7 +71,7 @@ class FirstSymbols:
         code_points = np.frombuffer(text.decode("utf-8").encode("utf-32-le"), np.uint32)
         at = np.flatnonzero(data.view(np.int8) >= -64)  # where characters begin
         words = np.searchsorted(at, starts)
-        whole = self.of_character.take(code_points)
+        whole = self.of_character.take(code_points, mode="clip")
         if self.neighbours is not None:
             is_ascii = np.flatnonzero(code_points < 0x80)
             whole[is_ascii] = self.of_byte.take(code_points[is_ascii])
@@ -96,9 +96,9 @@ class FirstSymbols:
 class Neighbours:
     """Between which bytes a character may be a certified start.
 
-    ``row``: int32 (0x110000,), the row of each character in ``before`` and ``after``, -1 for characters that
-    may always be one.  These are bit sets over bytes, uint8 of shape (rows, 32): the last byte of what comes
-    before, the first of what comes after.
+    ``row``: int32, as long as :attr:`FirstSymbols.of_character`, the row of each character in ``before`` and
+    ``after``, -1 for characters that may always be one.  These are bit sets over bytes, uint8 of shape (rows, 32):
+    the last byte of what comes before, the first of what comes after.
     """
 
     row: NDArray[np.int32]
@@ -116,7 +116,7 @@ class Neighbours:
 
         ``data``: UTF-8; ``at``: where characters begin; ``words``: the numbers of those that begin a word.
         """
-        row = self.row.take(code_points)
+        row = self.row.take(code_points, mode="clip")
         asked = np.flatnonzero(row >= 0)
         row = row[asked]
         edge = np.zeros(len(at) + 1, np.bool_)
@@ -164,8 +164,9 @@ class WordSymbols(dict[str, Character]):
     def __missing__(self, character: str) -> Character:
         if len(self) >= self._limit:
             self.clear()
-        code, data = ord(character), character.encode("utf-8")
-        symbol, neighbours = int(self._first.of_character[code]), self._first.neighbours
+        data, neighbours = character.encode("utf-8"), self._first.neighbours
+        code = min(ord(character), len(self._first.of_character) - 1)
+        symbol = int(self._first.of_character[code])
         by_bytes = [s for s in map(self._of_byte.__getitem__, data) if s != _NONE]
         before = after = -1  # everything
         if neighbours is not None and code < 0x80:
@@ -208,9 +209,10 @@ def certified_starts(
     greatest = np.array([single.greatest for single in singles], np.int64)[:, None]
     before, after = (least > greatest for least in _least_ranks(singles, tokens, merges))
     asked = np.flatnonzero(~(before.all(axis=1) & after.all(axis=1)))
-    of_character = np.full(_CODE_POINTS, ABSENT, np.uint32)
+    size = int(characters.max(initial=0x7F)) + 2
+    of_character = np.full(size, ABSENT)
     of_character[characters] = [single.token for single in singles]
-    row = np.full(_CODE_POINTS, -1, np.int32)
+    row = np.full(size, -1, np.int32)
     row[characters[asked]] = np.arange(len(asked))
     sets = (np.packbits(allowed[asked], axis=1, bitorder="little") for allowed in (before, after))
     return of_character, Neighbours(row, *sets)

@@ -20,7 +20,8 @@ from .utf8 import PADDING, Characters, behind, of_character, of_next
 
 @dataclass(frozen=True)
 class SymbolTables:
-    """``of_byte``: int32 (256,); ``of_character``: int32 (0x110000,), ASCII included; -1 where there is none.
+    """``of_byte``: int32 (256,); ``of_character``: int32 by code point, ASCII included; -1 where there is none,
+    as for the last one and all beyond it.
 
     ``row``, ``before``, ``after``: see :class:`~toktier.bpe.symbols.Neighbours`, the bit sets flat.
     """
