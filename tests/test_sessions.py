@@ -33,6 +33,7 @@ from toktier.sessions import Session
 from toktier.sessions.ids import IdBuffer
 from toktier.sessions.repair import State
 from toktier.sessions.search import _certified
+from toktier.sessions.stored import StoredSession
 from toktier.sessions.text import BlockText
 from toktier.tokenizer import Tokenizer
 
@@ -544,3 +545,27 @@ def test_a_session_of_text_without_cuts() -> None:
 
 def test_sessions_are_exported() -> None:
     assert isinstance(toktier.load("gpt2").session(), Session)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_verifying_by_the_reference(stored: bool) -> None:
+    """Damage far from any change is found by :meth:`Session.verify`, repaired and counted."""
+    tokenizer = toktier.load("qwen3")
+    text = "A line of text, number 12.\n" * 40
+    store = toktier.SessionStore()
+    session = store.session(tokenizer, "a") if stored else tokenizer.session()
+    session.update(text)
+    assert session.verify().path == "unchanged"
+    kept = next(iter(store._kept.values())).session if isinstance(session, StoredSession) else session
+    assert kept is not None
+    tamper_ids(kept, 20)
+    session.append("More.")  # does not look so far back
+    assert session.ids.tolist() != tokenizer.encode(text + "More.")
+    patch = session.verify()
+    assert session.ids.tolist() == tokenizer.encode(text + "More.")
+    assert (patch.start, patch.removed, len(patch.ids)) == (20, 1, 1)
+    assert session.counters.fallbacks == {"the reference has other ids": 1}
+    session.append(" And more.")
+    assert session.ids.tolist() == tokenizer.encode(text + "More. And more.")
+    if stored:
+        assert store.counters.fallbacks == {"the reference has other ids": 1}

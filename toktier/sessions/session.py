@@ -215,6 +215,18 @@ class Session:
             raise PositionError(f"a text of {len(self)} characters cannot be cut down to {size}")
         return self._change(size, len(self), "")
 
+    def verify(self) -> Patch:
+        """Compare the ids with the reference's of the full text, and take those where they differ.
+
+        The paper's shadow verifier does so with a sample of the traffic (end of section 4).  It costs as much as
+        the reference does.  The patch is ``"unchanged"``, or tells what was repaired, which counts as a fallback.
+        """
+        state = self._state
+        right = self._engine.whole(str(state.text), by_reference=True)
+        if repair.same(right, state.ids.read(0, len(state.ids))):
+            return Patch(self.count, 0, NO_IDS, "unchanged")
+        return self._apply(repair.whole(self._engine, state, state.text, "the reference has other ids"))
+
     # --- branching ----------------------------------------------------------------------
 
     def checkpoint(self) -> Checkpoint:

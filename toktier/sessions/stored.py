@@ -96,6 +96,10 @@ class StoredSession:
         """Keep the first ``length`` characters."""
         return self._change(lambda session: session.truncate(length))
 
+    def verify(self) -> Patch:
+        """Compare the ids with the reference's of the full text, and take those where they differ."""
+        return self._change(lambda session: session.verify())
+
     # --- branching ----------------------------------------------------------------------
 
     def checkpoint(self) -> Checkpoint:
