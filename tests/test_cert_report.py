@@ -47,11 +47,18 @@ def run(capture: pytest.MonkeyPatch, *argv: str, width: int = 80, stdin: bytes =
 
 
 def path_of(name: str, folder: Path) -> str:
-    """What the command line calls a tokenizer."""
+    """What the command line calls a tokenizer, the same at every call, so that it is loaded once."""
     if name in embedded_names():
         return name
-    (folder / f"{name}.json").write_bytes(artifact(name).read())
-    return str(folder / f"{name}.json")
+    path = folder / f"{name}.json"
+    if not path.exists():
+        path.write_bytes(artifact(name).read())
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tokenizers")
 
 
 # --- the whole ------------------------------------------------------------------------------------
@@ -242,8 +249,8 @@ def test_cuts_in_a_trace(name: str) -> None:
 
 @pytest.mark.parametrize("name", tokenizers("gpt2", "qwen3", *OTHERS))
 @pytest.mark.parametrize("width", [80, 120])
-def test_lines_fit_the_terminal(name: str, width: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    tokenizer = path_of(name, tmp_path)
+def test_lines_fit_the_terminal(name: str, width: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    tokenizer = path_of(name, folder)
     for argv in (["certify", tokenizer], ["inspect", tokenizer, "--trace", "It's  12"]):
         status, out, err = run(monkeypatch, *argv, width=width)
         assert (status, err) == (0, "")
