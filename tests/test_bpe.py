@@ -287,6 +287,22 @@ def test_long_pieces_side_by_side(name: str) -> None:
         assert tok.encode(piece, False, backend="python") == judge.encode(piece, add_special_tokens=False).ids
 
 
+def test_long_words_of_characters() -> None:
+    """They are cut where no rule merges across."""
+    random_ = random.Random(5)
+    for _ in range(12):
+        merges = random_merges(random_, "abcd", random_.choice((2, 6, 15)))
+        pieces = [*(f"<0x{byte:02X}>" for byte in range(256)), *"abcd", *("".join(pair) for pair in merges)]
+        vocab = {piece: id for id, piece in enumerate(dict.fromkeys(pieces))}
+        model = {"type": "BPE", "vocab": vocab, "merges": [list(pair) for pair in merges], "byte_fallback": True}
+        document = small.document(pre_tokenizer=None, decoder=None, model=model)
+        tok, judge = ours(document), small.build(document)
+        text = "".join(random_.choice("abcd\u00e9\u6587") * random_.choice((1, 1, 2, 5)) for _ in range(1_500))
+        for word in (text, text[:600] + "a" * 1_500 + text[600:]):
+            right = judge.encode(word).ids
+            assert [tok.encode(word, backend=backend) for backend in ENGINES] == [right] * 2, merges
+
+
 # --- whole byte-level tokenizers ---------------------------------------------------------
 
 

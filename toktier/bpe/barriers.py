@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from ..records import record
 from .hashing import ABSENT, MULTIPLIER, WORD
 from .symbols import FirstSymbols, WordSymbols, has_bit
-from .tables import TokenBytes
+from .tables import Merges, TokenBytes
 
 _HASH_BITS = 21
 _MULTIPLIER = int(MULTIPLIER)
@@ -47,7 +47,7 @@ class Barriers:
         """
         whole = self._certified(points)
         left = np.flatnonzero(whole[:-1] & whole[1:])
-        bit = _hash(points[left], points[left + 1])
+        bit = pair_hash(points[left], points[left + 1])
         crossed = self.crossed.take(bit >> 3) >> (bit.astype(np.uint8) & 7) & 1
         return left[np.flatnonzero(crossed == 0)] + 1
 
@@ -119,7 +119,7 @@ def crossed_pairs(tokens: TokenBytes, left: NDArray[np.uint32], right: NDArray[n
     u, v = _edge_characters(tokens, -1)[left], _edge_characters(tokens, 0)[right]
     both = (u > 0) & (v > 0)
     found = np.zeros(1 << _HASH_BITS, np.bool_)
-    found[_hash(u[both], v[both])] = True
+    found[pair_hash(u[both], v[both])] = True
     return np.packbits(found, bitorder="little")
 
 
@@ -141,7 +141,24 @@ def _edge_characters(tokens: TokenBytes, edge: int) -> NDArray[np.uint32]:
     return found
 
 
-def _hash(left: NDArray[np.uint32], right: NDArray[np.uint32]) -> NDArray[np.int64]:
+def crossed_symbols(merges: Merges) -> NDArray[np.bool_]:
+    """For each :func:`pair_hash` of two first symbols, whether some rule merges across them.
+
+    For a vocabulary whose texts have one row of first symbols each: there the lemma holds for any two of them.
+    """
+    first = np.arange(int(merges.table.nothing) + 1, dtype=np.uint32)
+    last = first.copy()
+    first[merges.result], last[merges.result] = merges.left, merges.right
+    for edge in (first, last):  # of the part, of its part, and so on
+        while not np.array_equal(edge, further := edge[edge]):
+            edge[:] = further
+    found = np.zeros(1 << _HASH_BITS, np.bool_)
+    found[pair_hash(last[merges.left], first[merges.right])] = True
+    return found
+
+
+def pair_hash(left: NDArray[np.uint32], right: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """A number below ``2 ** _HASH_BITS`` for each pair of ids or characters."""
     mixed = (left.astype(np.uint64) << np.uint64(21) | right) * MULTIPLIER
     return (mixed >> np.uint64(64 - _HASH_BITS)).view(np.int64)
 

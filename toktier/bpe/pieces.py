@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..records import record
-from .barriers import Barriers, WordBarriers
+from .barriers import Barriers, WordBarriers, crossed_symbols, pair_hash
 from .batch import merge_words, word_bounds
 from .hashing import ABSENT, KeyReader, KeyTable, single_items
 from .memo import IdsAndCounts, ranges
@@ -214,7 +214,8 @@ class PieceEncoder:
         distinct = {word.tobytes(): word for word in words}
         repeating = {key: word for key, word in distinct.items() if _repeats(word)}
         others = {key: word for key, word in distinct.items() if key not in repeating}
-        found = self._merge_joined(repeating, self._in_rounds) | self._merge_joined(others, self._by_windows)
+        by = self._by_windows if self._crossed is None else self._in_parts
+        found = self._merge_joined(repeating, self._in_rounds) | self._merge_joined(others, by)
         # a few of many may keep the others from being merged
         return [
             found[key] if key in found else self._by_windows(distinct[key])
@@ -234,6 +235,33 @@ class PieceEncoder:
 
     def _in_rounds(self, symbols: Ids) -> Ids | None:
         return merge_in_rounds(symbols, self.tables.merges, self._at_once)
+
+    def _in_parts(self, symbols: Ids) -> Ids | None:
+        """By cutting where no rule merges across; only for words of characters."""
+        assert self._crossed is not None
+        starts = np.append(0, np.flatnonzero(~self._crossed.take(pair_hash(symbols[:-1], symbols[1:]))) + 1)
+        lengths = np.diff(starts, append=len(symbols))
+        counts = np.ones(len(starts), np.int64)
+        one, some = np.flatnonzero(lengths == 1), np.flatnonzero((lengths > 1) & (lengths <= _LONG))
+        parts = [(one, symbols[starts[one]])]
+        if len(some):
+            first = np.cumsum(lengths[some]) - lengths[some]
+            merging = symbols[ranges(starts[some], lengths[some])]
+            ids, kept = merge_words(merging, first, self.tables.merges, self._merge_long_word)
+            counts[some] = np.diff(word_bounds(kept, first))
+            parts.append((some, ids))
+        for i in np.flatnonzero(lengths > _LONG).tolist():
+            long = self._by_windows(symbols[starts[i] : starts[i] + lengths[i]])
+            if long is None:
+                return None
+            counts[i] = len(long)
+            parts.append((np.array([i]), long))
+        return join(parts, counts)
+
+    @cached_property
+    def _crossed(self) -> NDArray[np.bool_] | None:
+        """What some rule merges across; None for a model of bytes, where a text has several rows of symbols."""
+        return crossed_symbols(self.tables.merges) if self.tables.first.neighbours is None else None
 
     def _by_windows(self, symbols: Ids) -> Ids | None:
         if len(symbols) <= _ALONE:
