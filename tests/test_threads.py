@@ -16,6 +16,7 @@ from conftest import artifact
 from judge import as_text, literals, reference, truncating
 
 from toktier.bpe.memo import Memo
+from toktier.lazy import lazy
 from toktier.tokenizer import Tokenizer
 
 NAME = "qwen3"
@@ -147,6 +148,33 @@ def test_fork_while_threads_encode(jobs: list[Job]) -> None:
         for thread in threads:
             thread.join(60)
     assert not failures, failures[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_fork_while_a_lazy_attribute_is_made() -> None:
+    """There is no lock that the child could wait for, and all threads get the same object."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow:
+        @lazy
+        def value(self) -> object:
+            begun.set()
+            go_on.wait(0.5)
+            return object()
+
+    slow = Slow()
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(slow.value))
+    thread.start()
+    begun.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if slow.value is slow.value else 1)
+    assert _wait(child, 20) == 0, "the child hung"
+    go_on.set()
+    thread.join()
+    assert found == [slow.value]
 
 
 def _wait(child: int, seconds: float) -> int | None:

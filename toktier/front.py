@@ -8,12 +8,13 @@ text of its own, and searched for the others, whose contents have been normalize
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .added_tokens import AddedTokenMatcher, Matches
+from .lazy import lazy
 from .normalization import TextNormalizer, has_prefix, left_to_reference, without_prefix
 from .pipeline import Pipeline
 from .records import replace
@@ -60,7 +61,7 @@ class Front:
         if self.unsupported is None and self._normalized.uses(HIDDEN):
             self.unsupported = f"an added token contains the noncharacter {HIDDEN!r}"
 
-    @cached_property
+    @lazy
     def told_by_text(self) -> bool:
         """Whether a text in normal form can be told by its characters outside of added tokens.
 

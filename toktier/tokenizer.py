@@ -12,7 +12,6 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -41,6 +40,7 @@ from .errors import (
     UnknownBackendError,
 )
 from .front import Front
+from .lazy import lazy
 from .parallel import check_threads, groups, map_parts, usable_cores
 from .pipeline import BPE, Normalizer, NormalizerSequence, UnicodeForm
 from .postprocessing import PostProcessor
@@ -162,7 +162,7 @@ class Tokenizer:
             return model.type
         return "byte-level BPE" if self._compiled.alphabet else "BPE"
 
-    @cached_property
+    @lazy
     def vocab_size(self) -> int:
         """One more than the greatest id, added tokens included."""
         added = [token.id for token in self._compiled.pipeline.added_tokens]
@@ -503,7 +503,7 @@ class Tokenizer:
         """A decoder that takes ids one by one and never shows half a character."""
         return self._decoder.stream(skip_special_tokens)
 
-    @cached_property
+    @lazy
     def _decoder(self) -> Decoder:
         found = self._compiled
         return make_decoder(
@@ -541,7 +541,7 @@ class Tokenizer:
 
         return StreamEncoder(self, add_special_tokens, special, backend)
 
-    @cached_property
+    @lazy
     def _cuts(self) -> Cuts:
         certificate = self._compiled.certificate
         if certificate.prefix and not self._backends:
@@ -551,7 +551,7 @@ class Tokenizer:
             certificate = replace(certificate, refusal="the post-processor repeats the text or leaves it out")
         return Cuts(certificate, literals_of(self._compiled.pipeline, self._compiled.inert))
 
-    @cached_property
+    @lazy
     def _cuts_and_ends(self) -> Cuts:
         """The same and the ends of added tokens; for texts in which special tokens count."""
         return self._cuts.with_token_ends()

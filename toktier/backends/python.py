@@ -6,7 +6,6 @@ encoded by exact BPE.
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import accumulate, chain, compress, pairwise
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from ..bpe.memo import Memo
 from ..bpe.pieces import PieceEncoder
 from ..compiled import Split
+from ..lazy import lazy
 from ..patterns.stand_in import STAND_IN
 from ..segments import NO_POSITIONS, PreparedText
 from .splitting import Splitting
@@ -95,7 +95,7 @@ class PythonBackend:
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         return self._stand_ins[points].tobytes().decode("latin-1")
 
-    @cached_property
+    @lazy
     def _stand_ins(self) -> NDArray[np.uint8]:
         """The stand-in of each code point."""
         found = self._split.atom_of + np.uint8(STAND_IN)

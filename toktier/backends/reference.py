@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from tokenizers import Tokenizer, __version__
 
 from ..artifact import Artifact
 from ..errors import ArtifactError, ReferenceFailedError
+from ..lazy import lazy
 
 
 def engine_version() -> str:
@@ -91,22 +91,22 @@ class Reference:
         tokenizer.encode_special_tokens = as_text
         return tokenizer
 
-    @cached_property
+    @lazy
     def plain(self) -> Tokenizer:
         """As the artifact says."""
         return self._new()
 
-    @cached_property
+    @lazy
     def as_text(self) -> Tokenizer:
         """The same, with special tokens in the text taken for plain text."""
         return self._new(as_text=True)
 
-    @cached_property
+    @lazy
     def bare(self) -> Tokenizer:
         """The same as :attr:`plain`, without truncation and padding."""
         return self._without_limits(self.plain)
 
-    @cached_property
+    @lazy
     def _bare_as_text(self) -> Tokenizer:
         return self._without_limits(self.as_text)
 
@@ -118,7 +118,7 @@ class Reference:
         limitless.no_padding()
         return limitless
 
-    @cached_property
+    @lazy
     def _finder(self) -> tuple[Tokenizer, dict[int, str]]:
         """The same with a model that knows no text, so that all ids are those of added tokens, and their contents.
 

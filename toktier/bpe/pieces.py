@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..lazy import lazy
 from ..records import record
 from .barriers import Barriers, WordBarriers, crossed_symbols, pair_hash
 from .batch import merge_words, word_bounds
@@ -258,7 +259,7 @@ class PieceEncoder:
             parts.append((np.array([i]), long))
         return join(parts, counts)
 
-    @cached_property
+    @lazy
     def _crossed(self) -> NDArray[np.bool_] | None:
         """What some rule merges across; None for a model of bytes, where a text has several rows of symbols."""
         return crossed_symbols(self.tables.merges) if self.tables.first.neighbours is None else None
@@ -268,7 +269,7 @@ class PieceEncoder:
             return np.array(self._merge_long_word(symbols.tolist())[0], np.uint32)
         return merge_long(symbols, self.tables.merges, self._merge_long_word)
 
-    @cached_property
+    @lazy
     def _at_once(self) -> NDArray[np.bool_]:
         return mergeable_at_once(self.tables.merges)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..bpe.hashing import ABSENT, pair_table, single_items
+from ..lazy import lazy
 from .barriers import CODE_POINT_BITS
 from .certificate import ASK, CLOSES, ENDS, RESTARTS, Certificate
 from .literals import Continuations, Literals, Splits, beginnings, inner_pairs, lies_across, splits
@@ -136,7 +136,7 @@ class Cuts:
         """Whether a certified cut closes."""
         return bool(self._entry(text, cut) & _CLOSES) or self._token_ends(text, cut)
 
-    @cached_property
+    @lazy
     def longest_literal(self) -> int:
         """The length of the longest added token, in characters."""
         return max((len(token.content) for token in self._literals.given), default=0)
@@ -192,42 +192,42 @@ class Cuts:
         """Whether an added token ends at ``place``, or may; ``normal``: the normalized character before it."""
         return normal in self._last_normalized or text.endswith(self._contents, 0, place)
 
-    @cached_property
+    @lazy
     def _contents(self) -> tuple[str, ...]:
         return tuple(token.content for token in self._literals.given)
 
-    @cached_property
+    @lazy
     def _last_normalized(self) -> frozenset[str]:
         return frozenset(token.content[-1] for token in self._literals.normalized)
 
-    @cached_property
+    @lazy
     def _first_given(self) -> dict[str, Continuations]:
         return beginnings(self._literals.given)
 
-    @cached_property
+    @lazy
     def _first_normalized(self) -> frozenset[str]:
         return frozenset(beginnings(self._literals.normalized))
 
-    @cached_property
+    @lazy
     def _splits(self) -> dict[str, Splits]:
         return splits(self._literals.given)
 
-    @cached_property
+    @lazy
     def _blocked(self) -> frozenset[str]:
         return inner_pairs(self._literals.normalized)
 
-    @cached_property
+    @lazy
     def _mapped(self) -> dict[int, int]:
         return dict(self._certificate.mapped.tolist())
 
-    @cached_property
+    @lazy
     def _adjacent(self) -> frozenset[int] | None:
         pairs = self._certificate.adjacent
         return frozenset(pairs.tolist()) if len(pairs) else None
 
     # --- many places --------------------------------------------------------------------------
 
-    @cached_property
+    @lazy
     def _sieve(self) -> _Sieve:
         return _Sieve(self._certificate, self._literals, self._ends)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..lazy import lazy
 from ..patterns.bimachine import Machine
 from .pairs import FAR, Futures, Layer, distances, futures, pasts
 from .positions import positions
@@ -98,11 +98,11 @@ class WitnessSearch:
         self._leaving = np.full((len(graph), graph.atoms), FAR)
         np.minimum.at(self._leaving, (graph.source, graph.atom), self._to_end[graph.target] + 1)
 
-    @cached_property
+    @lazy
     def _layers(self) -> list[Layer]:
         return list(pasts(self._graph))
 
-    @cached_property
+    @lazy
     def _apart(self) -> list[NDArray[np.int64]]:
         """For each atom: the least length of a left side that ends in it at two states, cut in two ways.
 
@@ -119,16 +119,16 @@ class WitnessSearch:
         ends = np.searchsorted(atom[kept], np.arange(1, self._graph.atoms))
         return np.split(np.stack((length, x, y))[:, kept], ends, axis=1)
 
-    @cached_property
+    @lazy
     def _futures(self) -> Futures:
         _, _, one, other = self._arrivals
         return futures(self._graph, one, other)
 
-    @cached_property
+    @lazy
     def _arrivals(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         return arrivals(self._graph, np.arange(len(self._graph)))
 
-    @cached_property
+    @lazy
     def _surprises(self) -> list[NDArray[np.int64]]:
         """For each atom read after some state: the least length of a right side cut otherwise than alone.
 

@@ -11,7 +11,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ... import batching
 from ...bpe.pieces import PieceEncoder
 from ...compiled import Split
+from ...lazy import lazy
 from ...parallel import map_parts
 from ...pipeline import PreTokenizer
 from ...segments import NO_IDS, NO_POSITIONS, PreparedText
@@ -107,7 +108,7 @@ class JaxBackend:
         self._lock = threading.RLock()
         self._room = threading.BoundedSemaphore(_QUEUE)
 
-    @cached_property
+    @lazy
     def buckets(self) -> tuple[int, ...]:
         """The sizes that texts are padded to, in bytes, ascending."""
         if self._buckets is not None:
@@ -182,7 +183,7 @@ class JaxBackend:
         except RuntimeError:  # no device at all, which the first text will tell
             return False
 
-    @cached_property
+    @lazy
     def checks(self) -> bool:
         """Whether the device tells if a text is in normal form; the processor is faster at that without XLA."""
         return self._inert is not None and self.accelerated
@@ -225,7 +226,7 @@ class JaxBackend:
 
     # --- the device ---------------------------------------------------------------------
 
-    @cached_property
+    @lazy
     def _tables(self) -> Tables:
         pieces = self._pieces.tables
         return transfers.to_device(
@@ -238,7 +239,7 @@ class JaxBackend:
             )
         )
 
-    @cached_property
+    @lazy
     def _kernel_tables(self) -> Tables:
         from .pallas_tables import kernel_tables
 
