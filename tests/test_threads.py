@@ -109,7 +109,7 @@ def test_first_use_in_many_threads() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*fork.*")
 def test_fork_while_threads_encode(jobs: list[Job]) -> None:
     """A child starts with one thread and with whatever locks the others held."""
     tok = Tokenizer(artifact(NAME))
@@ -151,7 +151,7 @@ def test_fork_while_threads_encode(jobs: list[Job]) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*fork.*")
 def test_fork_while_a_lazy_attribute_is_made() -> None:
     """There is no lock that the child could wait for, and all threads get the same object."""
     begun, go_on = threading.Event(), threading.Event()
