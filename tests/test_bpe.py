@@ -573,35 +573,6 @@ def test_pieces_without_ids_are_remembered_too() -> None:
     assert memo.encode([]) == []
 
 
-def test_parts_of_pieces_are_remembered_too() -> None:
-    asked: list[str] = []
-
-    def encode(pieces: Sequence[str]) -> list[bytes]:
-        asked.extend(pieces)
-        return [piece.strip("-").encode() for piece in pieces]  # "-" has no ids
-
-    memo = Memo(encode, parts=lambda piece: piece.split("|"))
-    assert memo.encode(["ab|-|cd", "cd", "ab|-|cd", "-"]) == [b"abcd", b"cd", b"abcd", b""]
-    assert memo.encode(["cd|ab", "ab", "ef", "-|ef"]) == [b"cdab", b"ab", b"ef", b"ef"]
-    assert asked == ["cd", "-", "ab", "ef"]
-    assert memo.encode(["ab|-|cd", "cd|ab"]) == [b"abcd", b"cdab"]
-    assert len(asked) == 4
-
-
-def test_what_another_thread_learns_meanwhile_is_there() -> None:
-    def parts(piece: str) -> list[str]:
-        if "|" in piece:
-            other.encode([*piece.split("|"), "known"])  # as another thread might, at any moment
-        return piece.split("|")
-
-    def encode(pieces: list[str]) -> list[bytes]:
-        return [piece.encode() for piece in pieces]
-
-    memo, other = Memo(encode, parts=parts), Memo(encode)
-    other._known = memo._known
-    assert memo.encode(["known", "ab|cd", "new"]) == [b"known", b"abcd", b"new"]
-
-
 def test_the_memo_is_bounded() -> None:
     budget = 100_000
     memo = Memo(_numbers, budget)

@@ -6,17 +6,18 @@ encoded by exact BPE.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from itertools import accumulate, chain, compress, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bpe.barriers import Barriers
 from ..bpe.memo import Memo
 from ..bpe.pieces import PieceEncoder
 from ..compiled import Split
-from ..lazy import lazy
 from ..patterns.stand_in import STAND_IN
-from ..segments import NO_POSITIONS, PreparedText
+from ..segments import NO_IDS, NO_POSITIONS, PreparedText
 from .splitting import Splitting
 
 #: For texts of at least this many characters the pieces are found on arrays, as the ``numpy`` backend does: three
@@ -24,6 +25,8 @@ from .splitting import Splitting
 _LONG = 1 << 15
 #: Control characters that texts hardly ever contain.
 _SEPARATORS = "\x00\x01\x02\x03"
+#: With fewer characters that are not ASCII, a text is not cut at barriers.
+_WORTH = 40
 
 
 class PythonBackend:
@@ -33,13 +36,13 @@ class PythonBackend:
 
     def __init__(self, split: Split, pieces: PieceEncoder) -> None:
         self._split = split
+        self._barriers = pieces.barriers
         self._splitting = Splitting(split)
-        barriers = pieces.word_barriers
-        self._memo = Memo(pieces.encode, parts=None if barriers is None else barriers.parts)
+        self._memo = Memo(pieces.encode)
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         cut = self._pieces if len(text.text) < _LONG else self._pieces_by_arrays
-        pieces, before = cut(text)
+        pieces, before = cut(text, self._barriers)
         encoded = self._memo.encode(pieces)
         if not before:
             return np.frombuffer(bytearray().join(encoded), np.uint32), NO_POSITIONS
@@ -55,31 +58,49 @@ class PythonBackend:
         return np.frombuffer(bytearray().join(woven), np.uint32), np.array(places, np.int64)
 
     def piece_starts(self, text: PreparedText) -> NDArray[np.int64]:
-        pieces, before = self._pieces(text)
+        pieces, before = self._pieces(text, None)
         lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
         lengths = np.insert(lengths, before, text.stops - text.starts)
         return np.cumsum(lengths) - lengths
 
-    def _pieces(self, text: PreparedText) -> tuple[list[str], list[int]]:
-        """The pieces of all stretches between added tokens, and how many come before each added token."""
-        stand_in = self._stand_in(text.text)
+    def _pieces(self, text: PreparedText, barriers: Barriers | None) -> tuple[list[str], list[int]]:
+        """The pieces of all stretches between added tokens, and how many come before each added token.
+
+        Where that pays, pieces are cut further at ``barriers``.
+        """
+        stand_in, points, wide = self._stand_in(text.text)
+        further: list[int] = []
+        if barriers is not None and len(wide) > max(_WORTH, len(text.text) // 4):
+            further = barriers.find(points).tolist()
         pieces: list[str] = []
         before: list[int] = []
         starts, stops = [0, *text.stops.tolist()], [*text.starts.tolist(), len(text.text)]
         for start, stop in zip(starts, stops, strict=True):
-            found = self._cut(stand_in[start:stop])  # look-behinds end there
-            if stand_in is not text.text:
+            found = self._cut(stand_in, start, stop)
+            if wide:
                 ends = list(accumulate(map(len, found), initial=start))
-                for at, is_ascii in enumerate(map(str.isascii, found)):
-                    if not is_ascii:
-                        found[at] = text.text[ends[at] : ends[at + 1]]
+                inside = further[bisect_right(further, start) : bisect_left(further, stop)]
+                if inside:
+                    ends = sorted({*ends, *inside})
+                    found = [text.text[a:b] for a, b in pairwise(ends)]
+                else:
+                    done = start
+                    for at in wide[bisect_left(wide, start) : bisect_left(wide, stop)]:
+                        if at >= done:
+                            i = bisect_right(ends, at)
+                            done = ends[i]
+                            found[i - 1] = text.text[ends[i - 1] : done]
             pieces += found
             before.append(len(pieces))
         return pieces, before[:-1]
 
-    def _pieces_by_arrays(self, text: PreparedText) -> tuple[list[str], list[int]]:
+    def _pieces_by_arrays(self, text: PreparedText, barriers: Barriers | None) -> tuple[list[str], list[int]]:
         """The same, by the machine instead of the pattern."""
-        starts = self._splitting.starts(text, self._splitting.read(text).atoms)
+        encoded = self._splitting.read(text)
+        further = NO_POSITIONS
+        if encoded.points is not None and barriers is not None:
+            further = barriers.find(encoded.points)
+        starts = self._splitting.starts(text, encoded.atoms, further)
         pieces = _split(text.text, starts)
         if not len(text.starts):
             return pieces, []
@@ -88,25 +109,24 @@ class PythonBackend:
         kept[added] = False
         return list(compress(pieces, kept.tolist())), (added - np.arange(len(added))).tolist()
 
-    def _stand_in(self, text: str) -> str:
-        """What the patterns run over (:mod:`toktier.patterns.stand_in`)."""
+    def _stand_in(self, text: str) -> tuple[str, NDArray[np.uint32], list[int]]:
+        """What the patterns run over (:mod:`toktier.patterns.stand_in`), and where it is not the text itself.
+
+        With the latter come the code points of the text; there are none of either for an ASCII text.
+        """
         if text.isascii():
-            return text
+            return text, NO_IDS, []
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-        return self._stand_ins[points].tobytes().decode("latin-1")
+        wide = np.flatnonzero(points >= STAND_IN)
+        codes = points.astype(np.uint8)
+        codes[wide] = self._split.atom_of[points[wide]] + np.uint8(STAND_IN)
+        return codes.tobytes().decode("latin-1"), points, wide.tolist()
 
-    @lazy
-    def _stand_ins(self) -> NDArray[np.uint8]:
-        """The stand-in of each code point."""
-        found = self._split.atom_of + np.uint8(STAND_IN)
-        found[:STAND_IN] = np.arange(STAND_IN)
-        return found
-
-    def _cut(self, text: str) -> list[str]:
-        """Pieces of a text: each stage cuts the pieces of the one before."""
+    def _cut(self, text: str, start: int, stop: int) -> list[str]:
+        """Pieces of ``text[start:stop]``: each stage cuts the pieces of the one before."""
         if not self._split.patterns:
-            return [text] if text else []
-        pieces: list[str] = self._split.patterns[0].findall(text)
+            return [text[start:stop]] if start < stop else []
+        pieces: list[str] = self._split.patterns[0].findall(text[start:stop])  # look-behinds end there
         for pattern in self._split.patterns[1:]:
             pieces = list(chain.from_iterable(map(pattern.findall, pieces)))
         return pieces

@@ -17,20 +17,15 @@ parts, so that a memo knows them even in a text of new words.
 
 from __future__ import annotations
 
-import operator
-import re
-from itertools import pairwise
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ..records import record
-from .hashing import ABSENT, MULTIPLIER, WORD
-from .symbols import FirstSymbols, WordSymbols, has_bit
+from .hashing import ABSENT, MULTIPLIER
+from .symbols import FirstSymbols, has_bit
 from .tables import Merges, TokenBytes
 
 _HASH_BITS = 21
-_MULTIPLIER = int(MULTIPLIER)
 
 
 @record
@@ -63,51 +58,6 @@ class Barriers:
         allowed &= has_bit(neighbours.after, row, _first_byte(points.take(asked + 1, mode="clip")))
         certified[asked[~allowed]] = False
         return certified
-
-
-#: What two neighbours say of a barrier: the right one may be a certified start as far as the left one goes, and
-#: the left one as far as the right one goes; if both may, no rule merges across.
-_RIGHT, _LEFT, _APART = 1, 2, 4
-#: A barrier among these, one for each two neighbours: the pair before and the pair behind have a say, too.
-_BARRIER = re.compile(rb"(?<=[\1\3\5\7])[\4-\7](?=[\2\3\6\7])")
-#: Beyond an edge of the word nothing is forbidden.
-_EDGE = bytes([_RIGHT | _LEFT])
-#: Shorter words are not worth a look.
-_SHORT = 4
-
-
-class WordBarriers(dict[str, int]):
-    """The same for single words, whose edges are known, where arrays would cost more than the work.
-
-    Remembers pairs of characters.  Bounded: it is emptied when it holds ``limit`` of them.
-    """
-
-    def __init__(self, barriers: Barriers, symbols: WordSymbols, limit: int = 1 << 17) -> None:
-        super().__init__()
-        self._symbols = symbols
-        self._crossed = barriers.crossed.tobytes()
-        self._limit = limit
-
-    def parts(self, word: str) -> list[str]:
-        """The parts of a word, which merge apart."""
-        if len(word) < _SHORT or word.isascii():
-            return [word]
-        pairs = bytes(map(self.__getitem__, map(operator.add, word, word[1:])))
-        cuts = [found.start() for found in _BARRIER.finditer(_EDGE + pairs + _EDGE)]
-        return [word[a:b] for a, b in pairwise([0, *cuts, len(word)])] if cuts else [word]
-
-    def __missing__(self, pair: str) -> int:
-        if len(self) >= self._limit:
-            self.clear()
-        u, v = pair[0], pair[1]
-        left, right = self._symbols[u], self._symbols[v]
-        found = (_RIGHT if right.before & left.last else 0) | (_LEFT if left.after & right.first else 0)
-        if found == _RIGHT | _LEFT and u >= "\x80" and v >= "\x80":
-            bit = ((ord(u) << 21 | ord(v)) * _MULTIPLIER & WORD) >> 64 - _HASH_BITS
-            if not self._crossed[bit >> 3] >> (bit & 7) & 1:
-                found |= _APART
-        self[pair] = found
-        return found
 
 
 def crossed_pairs(tokens: TokenBytes, left: NDArray[np.uint32], right: NDArray[np.uint32]) -> NDArray[np.uint8]:

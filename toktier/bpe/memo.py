@@ -10,7 +10,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -29,19 +28,11 @@ class Memo:
     """Encodes pieces by ``encode``, remembering them; safe to share between threads.
 
     The ids of a piece are the bytes of a uint32 array: joining them is all that a text of known pieces costs.
-    ``parts``, if given, cuts a piece into parts whose ids are those of the piece: these recur more often, so they
-    are remembered, too.  ``budget`` bounds what is held, in bytes; when it is full it is emptied.
+    ``budget`` bounds what is held, in bytes; when it is full it is emptied.
     """
 
-    def __init__(
-        self,
-        encode: Callable[[list[str]], list[bytes]],
-        budget: int = 64 << 20,
-        *,
-        parts: Callable[[str], list[str]] | None = None,
-    ) -> None:
+    def __init__(self, encode: Callable[[list[str]], list[bytes]], budget: int = 64 << 20) -> None:
         self._encode: Callable[[list[str]], list[bytes]] = encode
-        self._parts: Callable[[str], list[str]] | None = parts
         self._budget = budget
         self._known: dict[str, bytes] = {}
         self._cost = 0
@@ -55,26 +46,12 @@ class Memo:
             return found  # type: ignore[return-value]  # no None is true
         unknown = [at for at, ids in enumerate(found) if ids is None]
         names = [pieces[at] for at in unknown]
-        fresh = self._learn(list(dict.fromkeys(names)))
+        distinct = list(dict.fromkeys(names))
+        fresh = dict(zip(distinct, self._encode(distinct), strict=True))
+        self._remember(fresh)
         for at, ids in zip(unknown, map(fresh.__getitem__, names), strict=True):
             found[at] = ids
         return found  # type: ignore[return-value]
-
-    def _learn(self, pieces: list[str]) -> dict[str, bytes]:
-        """Encode distinct pieces that are not known."""
-        known = self._known
-        in_parts: dict[str, list[str]] = {}
-        if self._parts is not None:
-            in_parts = {piece: parts for piece in pieces if len(parts := self._parts(piece)) > 1}
-        if in_parts:
-            alone = dict.fromkeys([piece for piece in pieces if piece not in in_parts])
-            others = dict.fromkeys(chain.from_iterable(in_parts.values()))
-            pieces = [*alone, *(part for part in others if part not in alone and part not in known)]
-        fresh = dict(zip(pieces, self._encode(pieces), strict=True))
-        for piece, own in in_parts.items():
-            fresh[piece] = b"".join([fresh[part] if part in fresh else known[part] for part in own])
-        self._remember(fresh)
-        return fresh
 
     def _remember(self, fresh: dict[str, bytes]) -> None:
         if max(map(len, fresh), default=0) > _LONGEST:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..lazy import lazy
 from ..records import record
-from .barriers import Barriers, WordBarriers, crossed_symbols, pair_hash
+from .barriers import Barriers, crossed_symbols, pair_hash
 from .batch import merge_words, word_bounds
 from .hashing import ABSENT, KeyReader, KeyTable, single_items
 from .memo import IdsAndCounts, ranges
@@ -80,7 +80,6 @@ class PieceEncoder:
         self._ranks = PairRanks(tables.merges.table)
         self._whole = KeyReader(tables.whole)
         self._first = WordSymbols(tables.first)
-        self.word_barriers = None if tables.barriers is None else WordBarriers(tables.barriers, self._first)
         self._results = single_items(tables.merges.result)
         self._run_token = lru_cache(256)(lambda symbol: run_token(symbol, self._merge_long_word))
 
