@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from toktier.errors import (
     TextTypeError,
 )
 from toktier.sessions import Session
+from toktier.sessions.engine import token_widths
 from toktier.sessions.ids import IdBuffer
 from toktier.sessions.repair import State
 from toktier.sessions.search import _certified
@@ -569,3 +571,16 @@ def test_verifying_by_the_reference(stored: bool) -> None:
     assert session.ids.tolist() == tokenizer.encode(text + "More. And more.")
     if stored:
         assert store.counters.fallbacks == {"the reference has other ids": 1}
+
+
+def test_an_id_that_is_a_word_s_and_an_added_token_s(tmp_path: Path) -> None:
+    """Sessions count tokens by their bytes, which such an id does not tell."""
+    vocabulary = small.vocabulary()
+    vocabulary["ab"] = number = len(vocabulary)  # the reference gives an added token the first id behind so many
+    document = small.document(added_tokens=[small.added("<a long token>", number, "special")])
+    document["model"] |= {"vocab": vocabulary}
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    tokenizer, judge = toktier.load(file), small.build(document)
+    assert tokenizer.encode("ab<a long token>") == judge.encode("ab<a long token>").ids == [number, number]
+    assert token_widths(tokenizer) is None

@@ -169,7 +169,8 @@ _widths: weakref.WeakKeyDictionary[Tokenizer, NDArray[np.int64] | None] = weakre
 def token_widths(tokenizer: Tokenizer) -> NDArray[np.int64] | None:
     """UTF-8 bytes that each id of a byte-level model stands for, in the normalized text.
 
-    None for other models, and where an added token covers more or less than its content.
+    None for other models, where an added token covers more or less than its content, and where its id is another
+    token's, too.
     """
     if tokenizer not in _widths:
         _widths[tokenizer] = _token_widths(tokenizer)
@@ -187,5 +188,8 @@ def _token_widths(tokenizer: Tokenizer) -> NDArray[np.int64] | None:
     own = np.diff(tokenizer._compiled.tokens.offsets)
     widths[: len(own)] = own
     for token in added:
-        widths[token.id] = len(token.content.encode("utf-8"))
+        width = len(token.content.encode("utf-8"))
+        if widths[token.id] not in (0, width):  # some published files give one id to two tokens
+            return None
+        widths[token.id] = width
     return widths
