@@ -169,7 +169,8 @@ def _source(node: dict[str, Any], depth: int = 0) -> str:
     """A pattern that matches the longest string from ``node`` to an end."""
     if depth == _MAX_NESTING:
         return "(?:" + "|".join(map(re.escape, sorted(_suffixes(node), key=len, reverse=True))) + ")"
-    heads: dict[str, str] = {}  # what follows: the characters that it follows (a thousand placeholders have few)
+    # What follows, and the characters that it follows: a thousand numbered tokens have few of them.
+    heads: dict[str, str] = {}
     for character, child in node.items():
         if not character:
             continue

@@ -171,7 +171,10 @@ class PieceEncoder:
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
     ) -> IdsAndCounts:
         words = text[ranges(starts, lengths)].tobytes()
-        symbols, first = self.tables.first.of(words, np.cumsum(lengths) - lengths)
+        return self._merge_words(*self.tables.first.of(words, np.cumsum(lengths) - lengths))
+
+    def _merge_words(self, symbols: Ids, first: NDArray[np.int64]) -> IdsAndCounts:
+        """BPE of many words of symbols, which begin at ``first``."""
         ids, kept = merge_words(symbols, first, self.tables.merges, self._merge_long_word)
         return ids, np.diff(word_bounds(kept, first))
 
@@ -247,8 +250,7 @@ class PieceEncoder:
         if len(some):
             first = np.cumsum(lengths[some]) - lengths[some]
             merging = symbols[ranges(starts[some], lengths[some])]
-            ids, kept = merge_words(merging, first, self.tables.merges, self._merge_long_word)
-            counts[some] = np.diff(word_bounds(kept, first))
+            ids, counts[some] = self._merge_words(merging, first)
             parts.append((some, ids))
         for i in np.flatnonzero(lengths > _LONG).tolist():
             long = self._by_windows(symbols[starts[i] : starts[i] + lengths[i]])
