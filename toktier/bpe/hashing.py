@@ -208,7 +208,7 @@ class KeyTable:
 
     def find(self, low: Words, high: Words) -> NDArray[np.uint32]:
         """Ids, uint32; :data:`ABSENT` for keys that are not there."""
-        slot = self.displacement.slots(_hash_of_halves(low, high, np.uint64(self.displacement.multiplier)))
+        slot = self.displacement.slots(hash_of_halves(low, high, np.uint64(self.displacement.multiplier)))
         ids = self.ids.take(slot, mode="clip")
         differs = self.low.take(slot, mode="clip") != low
         differs |= self.high.take(slot, mode="clip") != high
@@ -246,14 +246,14 @@ class KeyReader:
 
 def key_table(low: Words, high: Words, ids: NDArray[np.uint32], known: Seeds | None = None) -> KeyTable:
     """A table of distinct keys; ``known`` as in :func:`pair_table`."""
-    displacement, slot = _displacement(len(low), lambda multiplier: _hash_of_halves(low, high, multiplier), known)
+    displacement, slot = _displacement(len(low), lambda multiplier: hash_of_halves(low, high, multiplier), known)
     size = 1 << displacement.slot_bits
     table = KeyTable(np.zeros(size, np.uint64), np.zeros(size, np.uint64), np.full(size, ABSENT), displacement)
     table.low[slot], table.high[slot], table.ids[slot] = low, high, ids
     return table
 
 
-def _hash_of_halves(low: Words, high: Words, multiplier: np.uint64) -> Words:
+def hash_of_halves(low: Words, high: Words, multiplier: np.uint64) -> Words:
     """Hashes of keys; those of distinct keys are equal under few multipliers, if any.
 
     Without the shift, halves that differ in their top bits alone would have products that do, too, in one of 256
