@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import random
 from collections.abc import Iterable
@@ -182,3 +183,18 @@ def test_a_run_without_cuts_is_not_looked_at_again_and_again(monkeypatch: pytest
         assert len(stream.feed(text[start : start + 100])) == 0
     assert looked < 3 * len(text)
     assert stream.flush().tolist() == tok.encode(text)
+
+
+@pytest.mark.parametrize("name", tokenizers("gpt2", "llama2"))
+def test_copies_of_a_stream_go_their_own_ways(name: str) -> None:
+    """Those of decoders, too: several candidates may continue one text."""
+    tok = engine(name)
+    stream = tok.stream_encoder()
+    before = stream.feed("One two tw").tolist()
+    for other, end in ((copy.copy(stream), "elve"), (copy.deepcopy(stream), "o"), (stream, "ist")):
+        assert [*before, *other.feed(end), *other.flush()] == tok.encode("One two tw" + end)
+    head, *rest = tok.encode("\U0001f9ff", add_special_tokens=False)
+    decoder = tok.stream_decoder()
+    decoder.put(head)
+    copies = [copy.copy(decoder), copy.deepcopy(decoder), decoder]
+    assert {copy.put_many(rest) + copy.flush() for copy in copies} == {tok.decode([head, *rest])}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import random
+import sys
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -396,6 +400,76 @@ def test_checkpoints_are_restored_any_number_of_times() -> None:
         engine("gpt-oss").session(special="raise").restore(engine("gpt-oss").session("<|end|>").checkpoint())
 
 
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda session: pickle.loads(pickle.dumps(session))]
+)
+def test_copies_go_their_own_ways(duplicate: Callable[[Session], Session]) -> None:
+    session = engine("gpt-oss").session("Once upon a ti<|end|>", special="text", strategy="search")
+    view = session.ids
+    other = duplicate(session)
+    assert (other.special, other.strategy) == ("text", "search") and other.ids.tolist() == view.tolist()
+    other.append("ger")
+    session.truncate(5)
+    for branch in (session, other):
+        assert branch.ids.tolist() == engine("gpt-oss").encode(branch.text, special="text")
+    assert len(session) == 5
+
+
+# --- interrupts -----------------------------------------------------------------------------------
+
+
+def interrupted(call: Callable[[], object], at: int) -> bool:
+    """Whether ``call`` was stopped, at the line number ``at`` that it runs in ``toktier.sessions``."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        if "/toktier/sessions/" not in frame.f_code.co_filename.replace("\\", "/"):
+            return None
+        lines += event == "line"
+        if lines == at:
+            lines += 1
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+CHANGES: list[tuple[Callable[[Any], object], str]] = [
+    (lambda session: session.append(" two and a three"), "One, 2 and 3 " * 9 + "x two and a three"),
+    (lambda session: session.edit(3, 5, ""), "One2 and 3 " + "One, 2 and 3 " * 8 + "x"),
+    (lambda session: session.update("One, 2 and 3 " * 9 + "three"), "One, 2 and 3 " * 9 + "three"),
+]
+
+
+@pytest.mark.parametrize(("change", "after"), CHANGES)
+def test_an_interrupt_leaves_a_session_as_it_was_or_is_to_be(
+    change: Callable[[Session], object], after: str
+) -> None:
+    before = "One, 2 and 3 " * 9 + "x"
+    start, texts = engine("gpt2").session(before), []
+    while True:
+        session = start.fork()
+        session.append("")  # nothing is shared any more
+        session.edit(5, 6, "2")
+        stopped = interrupted(lambda session=session: change(session), len(texts) + 1)  # type: ignore[misc]
+        texts.append(session.text)
+        assert session.ids.tolist() == right("gpt2", session.text)
+        session.append(" More")
+        assert session.ids.tolist() == right("gpt2", session.text)
+        if not stopped:
+            break
+    assert set(texts) == {before, after} and len(texts) > 50
+
+
 # --- refused tokenizers, and the other strategy ---------------------------------------------------
 
 
@@ -435,6 +509,14 @@ def test_the_search_does_not_accept_what_only_looks_equal() -> None:
     assert patch.path != "search" and session.ids.tolist() == right("gpt-oss", "1" * 3001)
     session.append("11")
     assert session.ids.tolist() == right("gpt-oss", "1" * 3003)
+
+
+@pytest.mark.parametrize("tail", ["e\u0301e\u0301", "\u0958", "e\u0301" * 3 + "\u0958"])
+def test_the_search_knows_no_places_in_normalized_text(tail: str) -> None:
+    """Counted from the end of a text, tokens seem to stand where the same words stand again."""
+    session = engine("qwen3").session(" a" * 600 + tail, strategy="search")
+    session.update(" a" * 600 + "x")
+    assert session.ids.tolist() == right("qwen3", " a" * 600 + "x")
 
 
 # --- damage ---------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from judge import as_text, engine
 from transcripts import steps, transcript
 
 from toktier.errors import OptionError
-from toktier.sessions import persistence
+from toktier.sessions import Session, persistence
 from toktier.sessions import store as store_module
 from toktier.sessions.engine import Engine
 from toktier.sessions.persistence import Change, DamagedRecord, Head, SessionFile, Write, _replace
@@ -57,6 +57,35 @@ def stored(path: Path, session_id: str = "a") -> str:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "sessions.db"
+
+
+def test_what_verifying_repaired_is_written(path: Path) -> None:
+    with SessionStore(path) as store:
+        session = store.session(TOK, "a")
+        session.update("One two three")
+        kept = store._kept["id:a"].session
+        assert kept is not None
+        kept._state.ids._memory[1] = 7
+        store.flush()
+        session.verify()
+    assert stored(path) == "One two three"
+
+
+def test_an_interrupt_is_not_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that comes when a session has changed, and its entry does not know yet."""
+    with SessionStore(path) as store:
+        session = store.session(TOK, "a")
+        session.update("One two three")
+        store.flush()
+
+        def update(self: Session, text: str) -> None:
+            Session.edit(self, 4, 7, "2 4")
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Session, "update", update)
+            session.update("")
+    assert stored(path) == "One 2 4 three"
 
 
 # --- restarts -----------------------------------------------------------------------------

@@ -16,6 +16,7 @@ Each opens a :class:`StreamDecoder`, whose outputs put together are the whole de
 from __future__ import annotations
 
 import codecs
+import copy
 import json
 import operator
 import re
@@ -101,6 +102,9 @@ class StreamDecoder(ABC):
     def __repr__(self) -> str:
         return "<toktier.StreamDecoder>"
 
+    def __copy__(self) -> StreamDecoder:
+        return copy.deepcopy(self)  # which goes its own way; the decoder is shared
+
     @abstractmethod
     def put(self, token_id: int) -> str:
         """Take one id and return the text that has become certain, maybe none.
@@ -129,6 +133,9 @@ class Decoder(ABC):
 
     unsupported: str | None = None
     """Why the reference does the work, or None."""
+
+    def __deepcopy__(self, memo: object) -> Decoder:
+        return self
 
     @abstractmethod
     def decode(self, ids: Ids, skip_special_tokens: bool = True) -> str:

@@ -217,6 +217,9 @@ class Tokenizer:
     def __reduce__(self) -> tuple[Any, ...]:
         return Tokenizer, (self._artifact, self.backend)
 
+    def __deepcopy__(self, memo: object) -> Tokenizer:
+        return self
+
     def warmup(self, backend: str = "jax", *, up_to: int | None = None, threshold: int | None = None) -> None:
         """Make what the first calls of a backend would make, so that they are as fast as later ones.
 

@@ -39,6 +39,12 @@ class StreamEncoder:
         self._done = 0  # characters whose ids have been given
         self._before = ""  # the last of these
 
+    def __copy__(self) -> StreamEncoder:
+        found = object.__new__(StreamEncoder)
+        found.__dict__ |= self.__dict__
+        found._chunks = [*self._chunks]
+        return found
+
     def __repr__(self) -> str:
         pending = counted(sum(map(len, self._chunks)), "character")
         return f"<toktier.StreamEncoder {self._tokenizer.name} {pending} pending>"

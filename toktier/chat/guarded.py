@@ -87,9 +87,12 @@ class GuardedText:
         if path == "tail" and not removed:
             path = "append"
         patch = smallest(self._ids.read(start, start + removed), start, removed, fresh, path)
-        self._ids.replace(patch.start, patch.removed, patch.ids)
-        self._counts[first : len(self._counts) - last] = map(len, new)
-        self.text, self._runs, self._items, self._starts = text, runs, items, starts
+        # All or nothing, even if this is interrupted: what there is already is not written over.
+        ids = IdBuffer(self._ids.read(0, self.count), shared=True)
+        ids.replace(patch.start, patch.removed, patch.ids)
+        counts = [*self._counts[:first], *map(len, new), *self._counts[len(self._counts) - last :]]
+        self.text, self._ids, self._counts = text, ids, counts
+        self._runs, self._items, self._starts = runs, items, starts
         return patch
 
     def _kept(self, text: str, runs: Runs) -> int:

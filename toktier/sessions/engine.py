@@ -128,9 +128,11 @@ class Engine:
 
     def _size(self, text: str) -> int:
         """UTF-8 bytes that the ids of a stretch stand for, where ``widths`` are known."""
-        if not self._leaves_alone(text):
-            text = self.tokenizer._prepare(text, self.special).text
-        return len(text.encode("utf-8"))
+        return len(self.normal(text).encode("utf-8"))
+
+    def normal(self, text: str) -> str:
+        """What the ids of a stretch stand for."""
+        return text if self._leaves_alone(text) else self.tokenizer._prepare(text, self.special).text
 
     def whole(self, text: str, by_reference: bool) -> NDArray[np.uint32]:
         """The ids of a whole text, by the reference or by whatever engine is the fastest."""

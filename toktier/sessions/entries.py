@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -81,6 +81,19 @@ class Entry:
         """What keeps its prefixes apart from those of other kinds."""
         return hash(self.kind)
 
+    def change(self, session: Session, change: Callable[[Session], Patch]) -> Patch:
+        """Change the session, and note it.  If that is interrupted, nothing is known of what is unchanged."""
+        count, unchanged = session.count, self.unchanged
+        self.unchanged = 0, 0
+        try:
+            patch = change(session)
+        except Exception:  # such as leaves the session as it was
+            self.unchanged = unchanged
+            raise
+        self.unchanged = unchanged
+        self.note(count, patch)
+        return patch
+
     def note(self, count: int, patch: Patch) -> None:
         """Remember what ``patch``, made to ``count`` ids, left unchanged."""
         before, after = self.unchanged
@@ -125,7 +138,7 @@ class Entry:
         change: Change | None
         if head is None or head.wasteful(len(text) + 4 * len(ids)):
             head, change = None, Change(0, 0, str(text), 0, 0, ids)
-        elif text is self.written:
+        elif text is self.written and first == len(ids) == self.written_ids:
             change = None
         else:
             start, after = common_ends(self.written, text)

@@ -32,12 +32,12 @@ def search(engine: Engine, state: State, start: int, new: str, widths: NDArray[n
     longest = int(widths.max())
     for attempt in range(_ATTEMPTS):
         begin = max(0, start - (_WINDOW << attempt))
-        kept = state.text.slice(begin, start)
+        kept, former = state.text.slice(begin, start), state.text.slice(begin, size)
+        if any(engine.normal(text) != text for text in (kept + new, former)):
+            return None  # tokens have the places that their bytes say only where nothing changes
         window = engine.window(kept + new, begin == 0)
         place = _Places(widths, window.ids, 0)
-        if place.end != len(window.text.encode("utf-8")):
-            return None  # the normalizer changed it
-        tail = len((kept + state.text.slice(start, size)).encode("utf-8"))
+        tail = len(former.encode("utf-8"))
         first = max(0, len(state.ids) - tail)  # a token has at least one byte
         stored = _Places(widths, state.ids.read(first, len(state.ids)), tail)
         run = _longest_run(stored, place, len(kept.encode("utf-8")))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, SupportsIndex
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +69,7 @@ class Session:
 
     Made by :meth:`toktier.Tokenizer.session`.  The ids are without the post-processor's special ids; those are
     added on reading, by :meth:`prompt`.  One thread at a time may use a session; any number of sessions may share
-    a tokenizer.  A call that raises leaves the session as it was.
+    a tokenizer.  A call that raises leaves the session as it was, an interrupted one as it was or as it is to be.
 
     Parameters
     ----------
@@ -268,6 +269,16 @@ class Session:
         session._counters = Counters()
         return session
 
+    def __copy__(self) -> Session:
+        return self.fork()
+
+    def __deepcopy__(self, memo: object) -> Session:
+        return self.fork()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What is unpickled has tokenized its text itself."""
+        return partial(Session, special=self.special, strategy=self.strategy), (self.tokenizer, self.text)
+
     def _begin_as(self, checkpoint: Checkpoint) -> None:
         ids = IdBuffer(checkpoint.ids, shared=True)
         self._state = State(checkpoint.text, ids, checkpoint.anchors, checkpoint.seam)
@@ -302,11 +313,17 @@ class Session:
         return self._apply(splice)
 
     def _apply(self, splice: Splice) -> Patch:
-        ids = self._state.ids
+        state = self._state
+        ids = state.ids
         stored = ids.read(splice.token, splice.token + splice.removed)
         patch = smallest(stored, splice.token, splice.removed, splice.fresh, splice.path)
-        ids.replace(patch.start, patch.removed, patch.ids)
-        self._state = State(splice.text, ids, splice.anchors, splice.seam)
+        try:
+            ids.replace(patch.start, patch.removed, patch.ids)
+            self._state = State(splice.text, ids, splice.anchors, splice.seam)
+        except BaseException:  # an interrupt, say, between the two: which ids are there, nobody knows
+            whole = self._engine.whole(str(state.text), by_reference=False)
+            self._state = State(state.text, IdBuffer(whole), state.anchors, state.seam)
+            raise
         if splice.widenings:
             self._counters.widenings += splice.widenings
         if splice.fallback is not None:

@@ -209,8 +209,7 @@ class SessionStore:
             return self._by_content(tokenizer, text, add_special_tokens, special)
         entry = self._entry(tokenizer, session_id, special)
         with self._using(entry) as session:
-            count = session.count
-            entry.note(count, session.update(text))
+            entry.change(session, lambda session: session.update(text))
             return _prompt(session, add_special_tokens)
 
     def discard(self, session_id: str) -> bool:
@@ -408,8 +407,8 @@ class SessionStore:
             if entry is None or entry.lost or self._closed:
                 continue
             self._index.replace(entry, entry.indexed, use.marks)
-            self._bytes += use.nbytes - entry.nbytes
-            entry.indexed, entry.nbytes = use.marks, use.nbytes
+            size = self._bytes + use.nbytes - entry.nbytes
+            self._bytes, entry.indexed, entry.nbytes = size, use.marks, use.nbytes
             self._kept[entry.key] = entry
             self._kept.move_to_end(entry.key)
             if self._file is not None and self._disk_problem is None:
@@ -544,9 +543,9 @@ class SessionStore:
         batch: list[tuple[Entry, Write]] = []
         size = 0
         for key, entry in list(waiting.items()):
-            del waiting[key]
             with entry.lock:
                 write = entry.write(self._maker)
+            del waiting[key]
             if write is not None:
                 waiting[key] = entry
                 batch.append((entry, write))

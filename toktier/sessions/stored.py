@@ -124,7 +124,4 @@ class StoredSession:
 
     def _change(self, change: Callable[[Session], Patch]) -> Patch:
         with self._store._using(self._entry) as session:
-            count = session.count
-            patch = change(session)
-            self._entry.note(count, patch)
-            return patch
+            return self._entry.change(session, change)
