@@ -225,10 +225,17 @@ def assert_independent(judge: Model, vocabulary: dict[str, int], alphabets: list
     assert tried > count // 4
 
 
-def test_bpe_is_independent_on_either_side_of_a_barrier() -> None:
+def tab_for_its_byte() -> dict[str, Any]:
+    """As in the vocabularies of Gemma 1 and 2."""
     model = small.fallback_model()
+    vocabulary = {"\t" if token == "<0x09>" else token: id for token, id in model["vocab"].items()}
+    return model | {"vocab": vocabulary}
+
+
+@pytest.mark.parametrize("model", [small.fallback_model(), tab_for_its_byte()], ids=["bytes", "tab"])
+def test_bpe_is_independent_on_either_side_of_a_barrier(model: dict[str, Any]) -> None:
     judge = small.build(small.document(pre_tokenizer=None, model=model, decoder=None)).model
-    assert_independent(judge, model["vocab"], [list("aab11\u2581\u2581\u2581\u00e9,\u00e8 <0xA>")], 3_000)
+    assert_independent(judge, model["vocab"], [list("aab11\u2581\u2581\u2581\u00e9,\u00e8 \t<0xA>")], 3_000)
 
 
 @pytest.mark.parametrize("name", [*tokenizers("llama2"), *campaign("gemma3")])
@@ -336,6 +343,9 @@ def test_vocabularies_without_barriers() -> None:
     vocabulary = model["vocab"]
     assert why_no_barriers(described, vocabulary) is None
     assert "the same id" in str(why_no_barriers(described, {**vocabulary, "zz": 0}))
+    for byte in ("<0x08>", "<0x80>"):
+        without = {token: id for token, id in vocabulary.items() if token != byte} | {"\x80": 998}
+        assert "no token for some bytes" in str(why_no_barriers(described, without))
     for token in ("<0xAB>x", "x<0xAB>", "<0xAB><0xAB>"):
         assert "contains <0xAB>" in str(why_no_barriers(described, {**vocabulary, token: 999}))
 
@@ -406,10 +416,19 @@ def test_engines_run_behaviors(part: dict[str, Any]) -> None:
     """With added tokens, after which a text begins as look-behinds see it."""
     pre_tokenizer = sequence(part, {**GPT2, "use_regex": False})
     document = small.document(pre_tokenizer=pre_tokenizer, added_tokens=[small.added("$", 300)])
+    assert_engines_agree(document, ["", "b", "a$b", "a$1b", "\n$\n", *texts(6, 150, 25), "ab1\n$" * 400])
+
+
+def assert_engines_agree(document: dict[str, Any], texts: list[str]) -> None:
     data = json.dumps(document).encode()
     judge = HuggingFace.from_str(data.decode())
     tok = Tokenizer(Artifact.from_bytes(data, "made"))
     assert "python" in tok.backends, tok.explain()
-    for text in ["", "b", "a$b", "a$1b", "\n$\n", *texts(6, 150, 25), "ab1\n$" * 400]:
+    for text in texts:
         for backend in ("python", "numpy"):
             assert tok.encode(text, backend=backend) == judge.encode(text).ids, (backend, text)
+
+
+def test_engines_run_a_tab_for_its_byte() -> None:
+    document = small.document(pre_tokenizer=None, model=tab_for_its_byte(), decoder=None)
+    assert_engines_agree(document, ["\t", "a\t\t1\u2581a\u00e8", *texts(6, 150, 25), "ab1\u2581\t\u00e9a" * 400])

@@ -160,7 +160,7 @@ def _derive_model(
     # bytes that can begin a character may be missing where the model passes over what it does not know
     passes_over = pipeline.model.unk_token is None and not pipeline.model.byte_fallback
     needed = [*range(0xC0), *(() if passes_over else range(0xC2, 0xF5))]
-    if (of_byte[needed] == ABSENT).any():
+    if plan.byte_level and (of_byte[needed] == ABSENT).any():
         return "the vocabulary lacks some bytes"
     merges = tables.merges(model)
     if not plan.byte_level and np.isin(of_byte, (merges.left, merges.right)).any():

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .certificates.barriers import why_no_barriers
+from .certificates.barriers import lacks_bytes, why_no_barriers
 from .errors import UnsupportedPatternError
 from .patterns.backtracking import backtracks
 from .patterns.behaviors import BEHAVIORS, pieces_of
@@ -135,7 +135,7 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
         byte_level = isinstance(part, ByteLevel)
     if byte_level:
         return Plan(tuple(stages), tuple(covering), True)
-    if not model.byte_fallback or any(f"<0x{byte:02X}>" not in vocabulary for byte in range(256)):
+    if not model.byte_fallback or lacks_bytes(vocabulary):
         return "the model has no token for some bytes"
     if model.ignore_merges:
         return "the model looks up whole texts before it merges (ignore_merges), so none may be cut"
