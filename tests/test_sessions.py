@@ -115,6 +115,19 @@ def test_offsets(name: str) -> None:
         assert session.offsets(start, stop).tolist() == [list(span) for span in whole[start:stop]]
 
 
+def test_offsets_that_the_reference_counts_from_elsewhere() -> None:
+    """The mark of a word's end counts as characters; where it is written in bytes, spans lie beyond the piece."""
+    vocabulary = {f"<0x{byte:02X}>": byte for byte in range(256)} | {"a": 256}
+    model = {"type": "BPE", "vocab": vocabulary, "merges": [], "byte_fallback": True, "end_of_word_suffix": "</w>"}
+    parts = small.document(pre_tokenizer={"type": "Whitespace"}, decoder=None, model=model)
+    tok = Tokenizer(Artifact.from_bytes(json.dumps(parts).encode(), "marked"))
+    session = tok.session("a ab.a " * 300)
+    session.edit(1000, 1000, "b a")
+    assert len(session._state.anchors) > 1
+    whole = tok.reference().encode(session.text).offsets[3000:3050]
+    assert session.offsets(3000, 3050).tolist() == [list(span) for span in whole]
+
+
 def test_a_view_never_changes_under_its_holder() -> None:
     session = engine("qwen3").session("The first words and more of th")
     views: list[tuple[NDArray[np.uint32], list[int]]] = []

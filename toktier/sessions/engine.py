@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..bpe.hashing import single_items
 from ..parallel import map_parts
+from ..pipeline import BPE
 from ..segments import NO_IDS
 from .anchors import NO_ANCHORS, Anchors
 
@@ -34,6 +35,8 @@ class Engine:
     a pattern and a memo, whose bytes are bounded and which all sessions of the tokenizer share.
 
     ``refusal`` says why a tokenizer's texts cannot be encoded in stretches, or is None.
+    ``spans_alone``: whether a stretch has the same offsets by itself; the reference counts a BPE's marks of subwords
+    as characters, and what ends up beyond a piece it counts from elsewhere.
     ``characters`` counts what was encoded.
     """
 
@@ -45,6 +48,9 @@ class Engine:
         self.refusal = self.cuts.refusal
         if post.truncation is not None or post.padding is not None:
             self.refusal = "it truncates or pads every text"
+        model = tokenizer._compiled.pipeline.model
+        marks = isinstance(model, BPE) and bool(model.continuing_subword_prefix or model.end_of_word_suffix)
+        self.spans_alone = self.refusal is None and not marks
         self.widths = token_widths(tokenizer) if self.refusal is None else None
         self._width_of = None if self.widths is None else single_items(self.widths)
         self._leaves_alone = tokenizer._front.normalizer.leaves_alone

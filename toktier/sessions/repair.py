@@ -305,9 +305,10 @@ def whole(engine: Engine, state: State, text: BlockText, reason: str, widenings:
 
 def offsets(engine: Engine, state: State, first: int, last: int) -> NDArray[np.int64]:
     """Character spans of the tokens ``first..last``, at least one."""
-    begin, token = state.anchors.before_token(max(0, first - 1))  # the first token of a text may be special
-    end, end_token = state.anchors.after_token(last) or (len(state.text), len(state.ids))
-    found = engine.spans(state.text.slice(begin, end))
-    if engine.refusal is not None or not same(found.ids, state.ids.read(token, end_token)):
-        found, begin, token = engine.spans(str(state.text)), 0, 0
-    return found.offsets[first - token : last - token] + begin
+    if engine.spans_alone:
+        begin, token = state.anchors.before_token(max(0, first - 1))  # the first token of a text may be special
+        end, end_token = state.anchors.after_token(last) or (len(state.text), len(state.ids))
+        found = engine.spans(state.text.slice(begin, end))
+        if same(found.ids, state.ids.read(token, end_token)):
+            return found.offsets[first - token : last - token] + begin
+    return engine.spans(str(state.text)).offsets[first:last]
