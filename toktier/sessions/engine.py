@@ -35,8 +35,8 @@ class Engine:
     a pattern and a memo, whose bytes are bounded and which all sessions of the tokenizer share.
 
     ``refusal`` says why a tokenizer's texts cannot be encoded in stretches, or is None.
-    ``spans_alone``: whether a stretch has the same offsets by itself; the reference counts a BPE's marks of subwords
-    as characters, and what ends up beyond a piece it counts from elsewhere.
+    ``spans_alone``: whether a stretch has the same offsets by itself.  The reference counts a BPE's marks of
+    subwords as characters, and spans that lie beyond their piece from elsewhere.
     ``characters`` counts what was encoded.
     """
 
