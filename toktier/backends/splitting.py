@@ -7,8 +7,14 @@ from numpy.typing import NDArray
 
 from ..bpe.memo import ranges
 from ..compiled import Split
-from ..records import record
+from ..records import record, replace
 from ..segments import NO_POSITIONS, PreparedText
+
+#: A text has few characters beyond ASCII if these have fewer bytes beyond their first than one in so many
+#: characters, and it has many if they have as many as one in so many.
+_FEW, _MANY = 64, 8
+#: The bytes of UTF-8 that begin no character.
+_CONTINUATION = bytes(range(0x80, 0xC0))
 
 
 @record
@@ -16,16 +22,17 @@ class EncodedText:
     """A text in the forms that the steps need.
 
     ``wide``: where the characters of more than one byte are, if they are few, and ``extra`` the bytes beyond
-    the first that they and those before them have.  If they are many, ``at_byte`` tells where every character
-    begins.  All are None where a character is a byte.
+    the first that they and those before them have.  If they are not that few, ``at_byte`` tells where every
+    character begins, and ``points`` are the code points of a text that has many.  All are None where a character
+    is a byte.
     """
 
     data: bytes  # UTF-8
     atoms: NDArray[np.uint8]  # (characters,)
-    points: NDArray[np.uint32] | None = None  # code points, if many are beyond ASCII
     wide: NDArray[np.int64] | None = None
     extra: NDArray[np.int64] | None = None
     at_byte: NDArray[np.int64] | None = None
+    points: NDArray[np.uint32] | None = None
 
     def bytes_at(self, characters: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where characters, given in ascending order, begin in ``data``."""
@@ -49,28 +56,35 @@ class Splitting:
     def read(self, text: PreparedText) -> EncodedText:
         """The text in the forms that the steps need; raises ``UnicodeEncodeError`` for a lone surrogate."""
         data = text.text.encode("utf-8")
-        atoms: NDArray[np.uint8]
-        wide = extra = at_byte = many = None
-        if len(data) == len(text.text):
-            atoms = np.frombuffer(data.translate(self._ascii_atoms), np.uint8)
+        size, more = len(text.text), len(data) - len(text.text)
+        if more == 0:
+            encoded = EncodedText(data, np.frombuffer(data.translate(self._ascii_atoms), np.uint8))
+        elif more < size // _FEW:
+            encoded = self._read_few(data)
         else:
             points = np.frombuffer(text.text.encode("utf-32-le"), np.uint32)
-            beyond = points >= 0x80
-            if np.count_nonzero(beyond) < len(points) // 8:
-                wide = np.flatnonzero(beyond)
-                own = points[wide]
-                extra = np.cumsum(1 + (own >= 0x800) + (own >= 0x10000), dtype=np.int64)
-                # all but those few are bytes, for which the standard library is faster than a table look-up
-                atoms = np.frombuffer(bytearray(points.astype(np.uint8)).translate(self._ascii_atoms), np.uint8)
-                atoms[wide] = self._split.atom_of[own]
-            else:
-                atoms = self._split.atom_of.take(points, mode="clip")
-                many = points
-                at_byte = np.flatnonzero(np.frombuffer(data, np.int8) >= -64)  # not a continuation byte
+            atoms = self._split.atom_of.take(points, mode="clip")
+            at_byte = np.flatnonzero(np.frombuffer(data, np.int8) >= -64)  # not a continuation byte
+            many = points if more >= size // _MANY else None
+            encoded = EncodedText(data, atoms, at_byte=at_byte, points=many)
         if len(text.starts):
-            atoms = atoms if atoms.flags.writeable else atoms.copy()
+            atoms = encoded.atoms if encoded.atoms.flags.writeable else encoded.atoms.copy()
             atoms[ranges(text.starts, text.stops - text.starts)] = self._split.splitter.end
-        return EncodedText(data, atoms, many, wide, extra, at_byte)
+            encoded = replace(encoded, atoms=atoms)
+        return encoded
+
+    def _read_few(self, data: bytes) -> EncodedText:
+        """A text of which few characters have more than one byte: the standard library is fast with bytes."""
+        units = np.frombuffer(data, np.uint8)
+        beyond = np.flatnonzero(units >= 0x80)
+        own = units[beyond]
+        points = np.frombuffer(own.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
+        more = 1 + (points >= 0x800) + (points >= 0x10000)
+        extra = np.cumsum(more, dtype=np.int64)
+        wide = beyond[own >= 0xC0] - extra + more
+        atoms = np.frombuffer(bytearray(data).translate(self._ascii_atoms, _CONTINUATION), np.uint8)
+        atoms[wide] = self._split.atom_of[points]
+        return EncodedText(data, atoms, wide, extra)
 
     def starts(
         self, text: PreparedText, atoms: NDArray[np.uint8], barriers: NDArray[np.int64] = NO_POSITIONS
