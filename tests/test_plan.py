@@ -61,6 +61,8 @@ PRE_TOKENIZERS: tuple[dict[str, Any], ...] = (
     *(split("[ab]|1+", behavior, invert) for behavior in BEHAVIORS for invert in (False, True)),
     *(split({"String": "a1"}, behavior) for behavior in BEHAVIORS if behavior != "Removed"),
     *(split(r"(?<=a)b++|^1", behavior) for behavior in BEHAVIORS if behavior != "Removed"),
+    *(split(r"(?=(1a)+(?!1))|\b(?<=a)|\Z", behavior, True) for behavior in BEHAVIORS if behavior != "Removed"),
+    *(split("(?=a|b)"), split(""), split(r"\B", "Contiguous")),
     *(metaspace("always"), metaspace("first"), metaspace("never"), sequence(SPACES, metaspace("always"))),
     *(
         sequence(BERT, DIGITS),
@@ -407,6 +409,7 @@ def test_every_tokenizer_has_a_plan(name: str) -> None:
 ENGINE_PARTS: tuple[dict[str, Any], ...] = (
     *(split("[ab]|1+", behavior, invert) for behavior in BEHAVIORS[2:] for invert in (False, True)),
     *(split(r"(?<=a)b++|^1|\Z\n", behavior) for behavior in ("Isolated", *BEHAVIORS[2:])),
+    *(split("(?=(1a)+(?!1))"), split(r"(?<=a)(?=b)|\b", "MergedWithNext")),
     *(split({"String": "a1"}, "MergedWithNext"), {"type": "Punctuation", "behavior": "MergedWithPrevious"}),
 )
 

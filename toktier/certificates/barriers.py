@@ -17,12 +17,12 @@ the premise; or one of the two symbols stands for a byte and is not merged at al
 side.  A merge on one side changes no pair on the other, and BPE chooses among pairs by rank, then from left to
 right.  So the merges on the left of the cut, in their order, are those of u alone, and likewise for v.  ∎
 
-What the proof uses, and :func:`why_no_barriers` checks: that ids name one token each; that every byte that is asked
-for has a token and ``byte_fallback`` is on, for otherwise the reference drops a character that it does not know, which makes
-neighbours of what is on either side, or fuses it with the next one into one unknown token; that a symbol's text
-does not depend on where in the piece it stands (no subword prefix, no end-of-word suffix); that no merge is left
-out at random (no ``dropout``); and that a text which happens to be a token is merged like any other (no
-``ignore_merges``, which would give u alone another id than merging does).
+What the proof uses, and :func:`why_no_barriers` checks: that ids name one token each; that every byte that is
+asked for has a token and ``byte_fallback`` is on, for otherwise the reference drops a character that it does not
+know, which makes neighbours of what is on either side, or fuses it with the next one into one unknown token; that
+a symbol's text does not depend on where in the piece it stands (no subword prefix, no end-of-word suffix); that no
+merge is left out at random (no ``dropout``); and that a text which happens to be a token is merged like any other
+(no ``ignore_merges``, which would give u alone another id than merging does).
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def adjacent_pairs(tokens: Iterable[str]) -> NDArray[np.uint64]:
 def lacks_bytes(vocabulary: Mapping[str, int]) -> bool:
     """Whether a model with ``byte_fallback`` may meet a byte that it has no token for.
 
-    It asks for those of characters that are not in the vocabulary.  The tab is one in those of Gemma 1 and 2, which
-    lack ``<0x09>``.
+    It asks for those of characters that are not in the vocabulary.  Those of Gemma 1 and 2 have the tab, and no
+    ``<0x09>``.
     """
     absent = (byte for byte in range(256) if f"<0x{byte:02X}>" not in vocabulary)
     return any(byte >= 0x80 or chr(byte) not in vocabulary for byte in absent)

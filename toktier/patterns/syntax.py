@@ -515,3 +515,15 @@ def can_be_empty(node: Node) -> bool:
             return can_be_empty(item)
         case LookAhead() | LookBehind() | TextEnd():
             return True
+
+
+def consumes_nothing(node: Node) -> bool:
+    """Whether a pattern is all assertions, so that it matches between characters and none of them."""
+    match node:
+        case Concat(children) | Alternation(children):
+            return all(map(consumes_nothing, children))
+        case Repeat(item) | Atomic(item):
+            return consumes_nothing(item)
+        case LookAhead() | LookBehind() | TextEnd():
+            return True
+    return False
