@@ -202,6 +202,7 @@ def test_block_text(text: str, changes: list[tuple[float, float, str]]) -> None:
         assert str(older) == text, "a text is immutable"
         text = changed
         assert str(blocks) == text and len(blocks) == len(text) and blocks == BlockText(text)
+        assert 0 <= blocks.nbytes - sum(map(sys.getsizeof, blocks)) < 1000 + 100 * len([*blocks])
     assert blocks.slice(0, len(text)) == text
 
 

@@ -116,9 +116,10 @@ class BlockText:
         starts = self._starts[:before]
         starts += accumulate(map(len, middle[:-1]), initial=begin) if middle else ()
         starts += [at + shift for at in self._starts[last + 1 : self._count]]
+        bytes = self._bytes - _bytes_of(self._blocks[before : last + 1]) + _bytes_of(middle)
         blocks = [*self._blocks[:before], *middle, *self._blocks[last + 1 : self._count]]
         result = BlockText.__new__(BlockText)
-        result._set(blocks, starts, len(blocks), _bytes_of(blocks), self._tail_start + shift, self._tail)
+        result._set(blocks, starts, len(blocks), bytes, self._tail_start + shift, self._tail)
         return result
 
     def _end(self, number: int) -> int:
