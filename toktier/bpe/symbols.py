@@ -23,6 +23,7 @@ ranks below m(c), as happens in vocabularies derived from rank files, starting f
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -131,22 +132,21 @@ class Neighbours:
 class Character(NamedTuple):
     """A character in :class:`WordSymbols`.
 
-    ``symbol``: its symbol, in a list.  ``by_bytes``: those of its bytes.  ``first``, ``last``: a bit for its first
-    byte and one for its last.  ``before``, ``after``: the last bytes before it and the first bytes after it that
-    let it be a start, as bits; none if it never is one.
+    ``symbol``: its symbol, in a list.  ``by_bytes``: those of its bytes.  ``first``, ``last``: its first byte and
+    its last one.  ``before``, ``after``: by byte, whether it may be a start if that is the last one before it, or
+    the first one after it; :data:`_EDGE` stands for an edge of the word.
     """
 
     symbol: list[int]
     by_bytes: list[int]
     first: int
     last: int
-    before: int
-    after: int
+    before: bytes
+    after: bytes
 
 
-#: The bit of an edge of the word, which is in all sets of bytes.
-_EDGE = 1 << 256
-_BEYOND = Character([], [], _EDGE, _EDGE, 0, 0)
+_EDGE = 256
+_ALWAYS, _NEVER = b"\1" * (_EDGE + 1), bytes(_EDGE + 1)
 
 
 class WordSymbols(dict[str, Character]):
@@ -159,6 +159,7 @@ class WordSymbols(dict[str, Character]):
         super().__init__()
         self._first = first
         self._of_byte: list[int] = first.of_byte.tolist()
+        self._by_byte = lru_cache(256)(_by_byte)  # few sets are distinct
         self._limit = limit
 
     def __missing__(self, character: str) -> Character:
@@ -168,15 +169,15 @@ class WordSymbols(dict[str, Character]):
         code = min(ord(character), len(self._first.of_character) - 1)
         symbol = int(self._first.of_character[code])
         by_bytes = [s for s in map(self._of_byte.__getitem__, data) if s != _NONE]
-        before = after = -1  # everything
+        before = after = _ALWAYS
         if neighbours is not None and code < 0x80:
             symbol = by_bytes[0]
         elif symbol == _NONE:
-            before = after = 0
+            before = after = _NEVER
         elif neighbours is not None and neighbours.row[code] >= 0:
             sets = neighbours.before[neighbours.row[code]], neighbours.after[neighbours.row[code]]
-            before, after = (_EDGE | int.from_bytes(bits.tobytes(), "little") for bits in sets)
-        found = Character([symbol], by_bytes, 1 << data[0], 1 << data[-1], before, after)
+            before, after = (self._by_byte(bits.tobytes()) for bits in sets)
+        found = Character([symbol], by_bytes, data[0], data[-1], before, after)
         self[character] = found
         return found
 
@@ -185,10 +186,20 @@ class WordSymbols(dict[str, Character]):
         if self._first.neighbours is not None and word.isascii():
             return [self._of_byte[byte] for byte in word.encode("ascii")]
         found: list[int] = []
-        characters = [_BEYOND, *map(self.__getitem__, word), _BEYOND]
-        for left, own, right in zip(characters, characters[1:], characters[2:], strict=False):
-            found += own[0] if own[4] & left[3] and own[5] & right[2] else own[1]
+        # of the last character: what it is unless the next one forbids it to be a start, and if so; what it allows
+        start: list[int] = []
+        by_bytes, after, left = start, _ALWAYS, _EDGE
+        for symbol, its_bytes, first, last, before, its_after in map(self.__getitem__, word):
+            found += start if after[first] else by_bytes
+            start = symbol if before[left] else its_bytes
+            by_bytes, after, left = its_bytes, its_after, last
+        found += start if after[_EDGE] else by_bytes
         return found
+
+
+def _by_byte(bits: bytes) -> bytes:
+    """One byte for each of the bits of a set of bytes, and one for the edge of a word."""
+    return np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").tobytes() + b"\1"
 
 
 def has_bit(sets: NDArray[np.uint8], row: NDArray[np.int32], byte: NDArray[np.uint8]) -> NDArray[np.bool_]:
