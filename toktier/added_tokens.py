@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,9 +47,6 @@ class Matches:
 
 
 NO_MATCHES = Matches(NO_POSITIONS, NO_POSITIONS, NO_IDS)
-
-#: Where it starts and stops, and what it is.
-_Match: TypeAlias = tuple[int, int, AddedToken]
 
 
 # --- the reference's character classes -----------------------------------------
@@ -165,8 +162,21 @@ def _suffixes(node: dict[str, Any]) -> list[str]:
     return found
 
 
+def _run(node: dict[str, Any]) -> str:
+    """The longest string from ``node`` if they all are one character over and over, from not at all on; or ""."""
+    run = ""
+    while len(node) == 2 and "" in node:
+        character = next(filter(None, node))
+        if run and character != run[0]:
+            return ""
+        run, node = run + character, node[character]
+    return run if node.keys() == {""} else ""
+
+
 def _source(node: dict[str, Any], depth: int = 0) -> str:
     """A pattern that matches the longest string from ``node`` to an end."""
+    if run := _run(node):
+        return f"{re.escape(run[0])}{{0,{len(run)}}}"
     if depth == _MAX_NESTING:
         return "(?:" + "|".join(map(re.escape, sorted(_suffixes(node), key=len, reverse=True))) + ")"
     # What follows, and the characters that it follows: a thousand numbered tokens have few of them.
@@ -196,6 +206,7 @@ class AddedTokenMatcher:
     def __init__(self, tokens: Sequence[AddedToken]) -> None:
         self._tokens = tuple(tokens)
         self._by_content = {token.content: token for token in self._tokens}
+        self._id_of = {token.content: token.id for token in self._tokens}
         self._any_flagged = any(t.single_word or t.lstrip or t.rstrip for t in self._tokens)
         self._spaces = white_space() if any(t.lstrip or t.rstrip for t in self._tokens) else ""
         self._after = re.compile(f"[{re.escape(self._spaces)}]*" if self._spaces else "")
@@ -241,16 +252,10 @@ class AddedTokenMatcher:
             return NO_MATCHES
         # plain lists: most texts have a handful of matches, if any
         ends = list(accumulate(map(len, parts)))
-        tokens = [self._by_content[literal] for literal in parts[1::2]]
-        matches = list(zip(ends[0:-1:2], ends[1::2], tokens, strict=True))
-        if skip_special:
-            matches = [match for match in matches if not match[2].special]
-        if self._any_flagged:
-            matches = self._apply_flags(text, matches)
-        if not matches:
-            return NO_MATCHES
-        starts, stops, found = zip(*matches, strict=True)
-        ids = np.array([token.id for token in found], np.uint32)
+        starts, stops, literals = ends[0:-1:2], ends[1::2], parts[1::2]
+        if skip_special or self._any_flagged:
+            starts, stops, literals = self._judged(text, starts, stops, literals, skip_special)
+        ids = np.fromiter(map(self._id_of.__getitem__, literals), np.uint32, len(literals))
         return Matches(np.array(starts, np.int64), np.array(stops, np.int64), ids)
 
     def _split(self, pattern: re.Pattern[str], text: str, most: int) -> list[str]:
@@ -269,10 +274,18 @@ class AddedTokenMatcher:
                 return [*parts, text[done:]]
         return pattern.split(text)  # which keeps the whole scan out of Python code
 
-    def _apply_flags(self, text: str, matches: list[_Match]) -> list[_Match]:
-        kept: list[_Match] = []
+    def _judged(
+        self, text: str, starts: Sequence[int], stops: Sequence[int], literals: Sequence[str], skip_special: bool
+    ) -> tuple[list[int], list[int], list[str]]:
+        """The matches that the flags leave, with what these absorb."""
+        kept_starts: list[int] = []
+        kept_stops: list[int] = []
+        kept: list[str] = []
         previous = 0
-        for start, stop, token in matches:
+        for start, stop, literal in zip(starts, stops, literals, strict=True):
+            token = self._by_content[literal]
+            if skip_special and token.special:
+                continue
             if token.single_word and (
                 (start > 0 and is_word(text[start - 1])) or (stop < len(text) and is_word(text[stop]))
             ):
@@ -282,6 +295,8 @@ class AddedTokenMatcher:
             if token.rstrip:
                 absorbed = self._after.match(text, stop)
                 stop = absorbed.end() if absorbed else stop
-            kept.append((start, stop, token))
+            kept_starts.append(start)
+            kept_stops.append(stop)
+            kept.append(literal)
             previous = stop
-        return kept
+        return kept_starts, kept_stops, kept
