@@ -16,6 +16,7 @@ from ..bpe.barriers import Barriers
 from ..bpe.memo import Memo
 from ..bpe.pieces import PieceEncoder
 from ..compiled import Split
+from ..lazy import lazy
 from ..patterns.stand_in import STAND_IN
 from ..segments import NO_IDS, NO_POSITIONS, PreparedText
 from .splitting import Splitting
@@ -117,10 +118,15 @@ class PythonBackend:
         if text.isascii():
             return text, NO_IDS, []
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-        wide = np.flatnonzero(points >= STAND_IN)
-        codes = points.astype(np.uint8)
-        codes[wide] = self._split.atom_of[points[wide]] + np.uint8(STAND_IN)
-        return codes.tobytes().decode("latin-1"), points, wide.tolist()
+        codes = self._stand_ins.take(points, mode="clip")
+        return codes.tobytes().decode("latin-1"), points, np.flatnonzero(codes >= STAND_IN).tolist()
+
+    @lazy
+    def _stand_ins(self) -> NDArray[np.uint8]:
+        """The stand-in of each code point."""
+        found = self._split.atom_of + np.uint8(STAND_IN)
+        found[:STAND_IN] = np.arange(STAND_IN)
+        return found
 
     def _cut(self, text: str, start: int, stop: int) -> list[str]:
         """Pieces of ``text[start:stop]``: each stage cuts the pieces of the one before."""
