@@ -268,7 +268,8 @@ BEYOND = (
     *("a(?<=b)", r"(?!^)a", r"(?=\Z)[\n]|a", r"a(?=\z)", "(?<=a)b|(?<=b)c"),
     *(r"a\b|b", r"\b[ab]", r"a+\B", r"\Ba|b\b", r"\w+\b\s?", r"\d{1,3}(?=(?:\d{3})*\b)"),
     *(r"[[:alpha:]]+[[:^space:]-]", "[[:upper:][:digit:]]+|b", "[^[:punct:]a]+", "[[:word:]&&[^b]]+"),
-    *("(?>(?<=a)b|bc?)c", "(?<=a)(?<!b)(?<![c])d"),
+    *("(?>(?<=a)b|bc?)c", "(?<=a)(?<!b)(?<![c])d", "(?=a)", "$", "", r"(?<=a)(?=b+c)|\b", "(?>(?=a)|(?!b))"),
+    *("(?i:[ad])b+|c", "[^c](?i:d|[das]+)c"),
 )  # fmt: skip
 
 
@@ -452,6 +453,10 @@ def test_over_a_hundred_atoms() -> None:
         (r"a\X", 1),
         ("(?i:(a))", 4),
         ("(?i:[a])", 4),
+        ("(?i:[aA]b)", 4),
+        ("(?i:[a-c])", 4),
+        ("(?i:[^ab])", 4),
+        ("(?i:[ab", 4),
         ("(?i:ss)", 5),
         ("(?i:st)", 5),
         ("(?i:\u00df)", 4),
@@ -475,7 +480,7 @@ def test_refused_with_position(pattern: str, position: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["a*", "a?", "(?=a)", "$", "a*|b", "(?:a|)", "a{0,3}", "", "a|", "b*?", r"\A\z|a", "^|a"]
+    "pattern", ["a*", "a?", "(?=a)b?", "a*|b", "(?:a|)", "a{0,3}", "a|", "b*?", r"\A\z|a", "^|a"]
 )
 def test_a_match_of_nothing_is_refused(pattern: str) -> None:
     with pytest.raises(UnsupportedPatternError, match="empty"):
@@ -522,6 +527,9 @@ def test_too_large_patterns_are_refused(pattern: str) -> None:
         "(?i:s{1}t)",
         "(?i:s{2})",
         r"(?i:\p{Lu})",
+        "x?(?i:[st]t|[sk9])",
+        "(?i:s[st]++)",
+        "'(?i:[sdmt]|ll|ve|re)",
     ],
 )
 def test_ignored_case(pattern: str) -> None:
@@ -530,7 +538,7 @@ def test_ignored_case(pattern: str) -> None:
         stages = Stages(pattern)
     except UnsupportedPatternError:
         return
-    for text in ("sS\u017f.'S", "ststT\ufb06", "abAB", "\u00e9\u00c9e", "x.'\u017f", "S" * 4):
+    for text in ("sS\u017f.'S", "ststT\ufb06", "abAB", "\u00e9\u00c9e", "x.'\u017f", "S" * 4, "'LL\u212akK9'S"):
         stages.assert_right(f"x{text}y")
 
 

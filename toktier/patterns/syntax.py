@@ -280,9 +280,7 @@ class _Parser:
                 raise self.refuse("a group inside (?i:…)", start)
             return self.group(start)
         if self.take("["):
-            if self.ignore_case:
-                raise self.refuse("a character class inside (?i:…)", start)
-            return One(self.bracket(start))
+            return One(self.letters(start) if self.ignore_case else self.bracket(start))
         if self.take("."):
             return One(_IN_LINE)
         for anchor, node in _ANCHORS.items():
@@ -302,6 +300,16 @@ class _Parser:
         if self.ignore_case and (char.lower() != char.upper() or not char.isascii()):
             return Property(f"(?i:{char})")
         return Chars(((ord(char), ord(char)),))
+
+    def letters(self, start: int) -> SetExpr:
+        """The rest of ``[…]`` inside ``(?i:…)``, which lists ASCII letters and digits, one by one."""
+        close = self.source.find("]", self.at)
+        listed = self.source[self.at : close]
+        # the engine takes a class of one character for the character, which may fold together with the next one
+        if not listed.isascii() or not listed.isalnum() or len({*listed.lower()}) < 2:
+            raise self.refuse("such a character class inside (?i:…)", start)
+        self.at = close + 1
+        return Union(tuple(map(self.literal, listed)))
 
     def group(self, start: int) -> Node:
         if self.take("?:"):
