@@ -12,8 +12,6 @@ from itertools import pairwise
 from .hashing import ABSENT, WORD, PairTable, single_items
 
 NO_RULE = int(ABSENT)
-#: In words with more pairs a rule is looked for more than once.
-_MANY = 24
 
 
 class PairRanks(dict[int, int]):
@@ -56,20 +54,12 @@ def merge_word(symbols: list[int], ranks: PairRanks, results: Sequence[int]) -> 
     pairs = [ranks[a << shift | b] for a, b in pairwise(symbols)]
     while pairs and (rank := min(pairs)) != NO_RULE:
         at, symbol = pairs.index(rank), results[rank]
-        again = pairs.count(rank) if len(pairs) > _MANY else 1
-        while True:
-            symbols[at] = symbol
-            del symbols[at + 1], pairs[at]
-            least = NO_RULE
-            if at < len(pairs):
-                least = pairs[at] = ranks[symbol << shift | symbols[at + 1]]
-            if at:
-                before = pairs[at - 1] = ranks[symbols[at - 1] << shift | symbol]
-                least = min(least, before)
-            again -= 1
-            if not again or least < rank or rank not in pairs:
-                break
-            at = pairs.index(rank)  # the least one still, as in a long row of one character
+        symbols[at] = symbol
+        del symbols[at + 1], pairs[at]
+        if at < len(pairs):
+            pairs[at] = ranks[symbol << shift | symbols[at + 1]]
+        if at:
+            pairs[at - 1] = ranks[symbols[at - 1] << shift | symbol]
     return symbols
 
 
