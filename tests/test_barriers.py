@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import small
 from conftest import artifact
 from judge import reference
 
+from toktier.artifact import Artifact
 from toktier.compiled import compiled
 from toktier.tokenizer import Tokenizer
 
@@ -90,3 +93,27 @@ def test_a_rule_across_two_characters_is_no_barrier() -> None:
             if wide == 3_000:
                 break
         assert wide > 50, name
+
+
+def test_words_of_a_character_level_vocabulary() -> None:
+    """They are cut beside ASCII, too; characters that the vocabulary lacks are bytes, which nothing merges."""
+    random_ = random.Random(7)
+    split = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithNext", "invert": False}
+    for _ in range(15):
+        characters = [*"ab\x00 ", "é", "一", "二", "\U0001f600"]
+        merges: dict[str, list[str]] = {}
+        for _ in range(random_.choice((3, 10, 25))):
+            pair = random_.choices([*characters, *merges], k=2)
+            merges.setdefault("".join(pair), pair)
+        tokens = [*(f"<0x{byte:02X}>" for byte in range(256)), *characters, *merges]
+        vocab = {token: id for id, token in enumerate(tokens)}
+        model = {"type": "BPE", "vocab": vocab, "merges": [*merges.values()], "byte_fallback": True}
+        document = small.document(pre_tokenizer=split, decoder=None, model=model)
+        tok = Tokenizer(Artifact.from_bytes(json.dumps(document).encode(), "small"))
+        barriers = tok._pieces.barriers
+        assert barriers is not None and barriers.everywhere
+        judge = small.build(document)
+        for size in (20, 300, 1_500):
+            text = "".join(random_.choices([*characters, *merges, " ", "c", "三", "\u0301"], k=size))
+            right = judge.encode(text).ids
+            assert [tok.encode(text, backend=backend) for backend in ("python", "numpy")] == [right] * 2, merges

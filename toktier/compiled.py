@@ -30,7 +30,7 @@ from .pipeline import Pipeline, parse
 from .records import record
 
 #: Raise it whenever the meaning of what is stored changes.
-FORMAT = 23
+FORMAT = 24
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]

@@ -24,6 +24,7 @@ from .bpe.hashing import ABSENT, too_many
 from .bpe.memo import ranges
 from .bpe.symbols import FirstSymbols, certified_starts
 from .bpe.tables import Merges, TokenBytes
+from .certificates.barriers import why_no_barriers
 from .certificates.certificate import ARRAYS
 from .certificates.derive import derive_certificate, relation_of
 from .certificates.relation import derive_relation
@@ -183,7 +184,7 @@ def _derive_model(
     header["tables"], found = hash_tables.stored(merges.table, tables.piece_table(tokens, usable))
     arrays |= found
     # with `ignore_merges` a part might be a token that merging does not make, and that only a whole piece becomes
-    if plan.byte_level and not (usable & ~made).any():
+    if not (usable & ~made).any() and (plan.byte_level or why_no_barriers(pipeline.model, vocabulary) is None):
         arrays["crossed"] = crossed_pairs(tokens, merges.left, merges.right)
     return None
 

@@ -6,6 +6,8 @@ character, piece starts, whole pieces by exact key, BPE for the rest, output.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +30,10 @@ class NumpyBackend:
         self._end = split.splitter.end
         self._pieces = pieces
         self._memo = SpanMemo(pieces.merge_spans)
+        if pieces.barriers is not None and pieces.barriers.everywhere:
+            # new words have parts that are not new
+            parts = SpanMemo(pieces.merge_spans)
+            self._memo = SpanMemo(partial(pieces.merge_parts, merge=parts.encode))
         self._splitting = Splitting(split)
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:

@@ -38,18 +38,31 @@ class Barriers:
     def find(self, points: NDArray[np.uint32]) -> NDArray[np.int64]:
         """The places in a text, given as code points, at which the word around them may be cut, ascending.
 
-        Not all of them: the edges of words are not known here, and a pair may be taken for another one.
+        Not all of them: none beside ASCII, as the edges of words are not known here, and a pair may be taken for
+        another one.
         """
         whole = self._certified(points)
         left = np.flatnonzero(whole[:-1] & whole[1:])
-        bit = pair_hash(points[left], points[left + 1])
-        crossed = self.crossed.take(bit >> 3) >> (bit.astype(np.uint8) & 7) & 1
-        return left[np.flatnonzero(crossed == 0)] + 1
+        return left[np.flatnonzero(~self._are_crossed(points[left], points[left + 1]))] + 1
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether :meth:`find_everywhere` may be asked: the vocabulary is not of bytes."""
+        return self.first.neighbours is None
+
+    def find_everywhere(self, points: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """The same, beside ASCII, too."""
+        return np.flatnonzero(~self._are_crossed(points[:-1], points[1:])) + 1
+
+    def _are_crossed(self, left: NDArray[np.uint32], right: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        bit = pair_hash(left, right)
+        return (self.crossed.take(bit >> 3) >> (bit.astype(np.uint8) & 7) & 1).view(np.bool_)
 
     def _certified(self, points: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Which characters are certified starts, whether or not a word begins or ends at them."""
         neighbours = self.first.neighbours
-        assert neighbours is not None
+        if neighbours is None:
+            return points >= 0x80
         certified: NDArray[np.bool_] = self.first.of_character.take(points, mode="clip") != ABSENT
         row = neighbours.row.take(points, mode="clip")
         asked = np.flatnonzero(row >= 0)
@@ -64,20 +77,20 @@ def crossed_pairs(tokens: TokenBytes, left: NDArray[np.uint32], right: NDArray[n
     """A bit for each hash of a pair of characters that some rule merges across, uint8, little-endian bits.
 
     ``left``, ``right``: the ids that the rules merge.  The pair is the last character of the one and the first of
-    the other.
+    the other, unless one of these is not complete.
     """
     u, v = _edge_characters(tokens, -1)[left], _edge_characters(tokens, 0)[right]
-    both = (u > 0) & (v > 0)
+    both = (u != ABSENT) & (v != ABSENT)
     found = np.zeros(1 << _HASH_BITS, np.bool_)
     found[pair_hash(u[both], v[both])] = True
     return np.packbits(found, bitorder="little")
 
 
 def _edge_characters(tokens: TokenBytes, edge: int) -> NDArray[np.uint32]:
-    """The first (0) or last (-1) character of each token if it is complete and not ASCII, or else 0."""
-    found = np.zeros(len(tokens.present), np.uint32)
+    """The first (0) or last (-1) character of each token if it is complete, or else ABSENT."""
+    found = np.full(len(tokens.present), ABSENT)
     lengths = np.diff(tokens.offsets)
-    for size, lead, bits in ((2, 0xC0, 5), (3, 0xE0, 4), (4, 0xF0, 3)):
+    for size, lead, bits in ((1, 0x00, 7), (2, 0xC0, 5), (3, 0xE0, 4), (4, 0xF0, 3)):
         ids = np.flatnonzero(lengths >= size)
         at = tokens.offsets[:-1][ids] if edge == 0 else tokens.offsets[1:][ids] - size
         code: NDArray[np.uint32] = tokens.blob[at].astype(np.uint32)

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 #: Ids of pieces in a row, uint32, and how many each piece has, int64.
 IdsAndCounts: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.int64]]
+#: Encodes pieces that are stretches of a text, given with where each begins and its length in bytes.
+EncodeSpans: TypeAlias = Callable[[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]], IdsAndCounts]
 
 #: Longer pieces are not remembered; they hardly recur.
 _LONGEST = 400

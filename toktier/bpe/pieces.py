@@ -15,7 +15,7 @@ from ..records import record
 from .barriers import Barriers, crossed_symbols, pair_hash
 from .batch import merge_words, word_bounds
 from .hashing import ABSENT, KeyReader, KeyTable, single_items
-from .memo import IdsAndCounts, ranges
+from .memo import EncodeSpans, IdsAndCounts, ranges
 from .pumping import lengthened, longest_run, run_token, shortened
 from .rounds import merge_in_rounds, mergeable_at_once
 from .symbols import FirstSymbols, WordSymbols
@@ -107,16 +107,21 @@ class PieceEncoder:
         return self._merge_one(piece, len(data)) if whole is None else [whole]
 
     def encode_spans(
-        self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+        self,
+        text: NDArray[np.uint8],
+        starts: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        merge: EncodeSpans | None = None,
     ) -> IdsAndCounts:
         """The same for pieces that are stretches of UTF-8, without an object for each.
 
-        ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.
+        ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.  ``merge`` encodes those
+        that are not one token, :meth:`merge_spans` unless given.
         """
         whole = self.whole_pieces(text, starts, lengths)
         rest = np.flatnonzero(whole == ABSENT)
         counts = np.ones(len(starts), np.int64)
-        ids, counts[rest] = self.merge_spans(text, starts[rest], lengths[rest])
+        ids, counts[rest] = (merge or self.merge_spans)(text, starts[rest], lengths[rest])
         solved = np.flatnonzero(whole != ABSENT)
         return join([(solved, whole[solved]), (rest, ids)], counts), counts
 
@@ -157,6 +162,21 @@ class PieceEncoder:
                 ids, counts[batch] = self._merge_batch(text, starts[batch], lengths[batch])
                 parts.append((batch, ids))
         return join(parts, counts), counts
+
+    def merge_parts(
+        self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], merge: EncodeSpans
+    ) -> IdsAndCounts:
+        """The same where barriers may be found everywhere: cuts pieces at them, and has the parts merged."""
+        assert self.barriers is not None
+        words, first = text[ranges(starts, lengths)], np.cumsum(lengths) - lengths
+        points = np.frombuffer(words.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
+        characters = np.flatnonzero(words.view(np.int8) >= -64)
+        begins = np.zeros(len(words), np.bool_)
+        begins[first] = begins[characters[self.barriers.find_everywhere(points)]] = True
+        parts = np.flatnonzero(begins)
+        buffer = np.concatenate((words, np.zeros(PADDING, np.uint8)))
+        ids, counts = self.encode_spans(buffer, parts, np.diff(parts, append=len(words)), merge)
+        return ids, np.add.reduceat(counts, np.searchsorted(parts, first))
 
     def whole_pieces(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,13 +17,12 @@ from numpy.typing import NDArray
 
 from ..records import record, replace
 from .hashing import Words, hash_of_halves
-from .memo import IdsAndCounts, ranges, renew_lock_after_fork
+from .memo import EncodeSpans, IdsAndCounts, ranges, renew_lock_after_fork
 from .tables import SHORT, short_keys
 
 Bytes = NDArray[np.uint8]
 Positions = NDArray[np.int64]
 Scalar = TypeVar("Scalar", bound=np.generic)
-EncodeSpans = Callable[[Bytes, Positions, Positions], IdsAndCounts]
 
 #: Longer pieces, in bytes, are not remembered; they hardly recur.
 LONGEST = 400

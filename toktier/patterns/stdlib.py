@@ -55,7 +55,8 @@ def _write(node: Node, atoms: Atoms, charset: Callable[[NDArray[np.bool_]], str]
                 # a group's first characters are looked at once
                 return "|".join(f"(?:{write(b)})" if isinstance(b, Alternation) else write(b) for b in branches)
             case Repeat(Alternation() as item, 0, 1, False):
-                return f"(?:{write(item)}|)"  # the same as (?:…)?, for which ``re`` keeps books
+                # the same as (?:…)?, for which ``re`` keeps books; the group as above
+                return f"(?:(?:{write(item)})|)"
             case Repeat(item, low, high, lazy):
                 bounds = f"{{{low},{'' if high is None else high}}}"
                 return f"(?:{write(item)}){bounds}{'?' if lazy else ''}"
