@@ -631,6 +631,21 @@ def test_pieces_without_tokens_do_not_count_as_checked(parts: dict[str, Any], te
     assert not session.counters.widenings
 
 
+@pytest.mark.parametrize("backend", ["reference", "python", "numpy"])
+def test_a_tokenizer_with_a_backend_of_its_own(backend: str) -> None:
+    """The reference puts a prefix before what continues a text, too, so it does not do this part."""
+    parts = small.document(normalizer={"type": "Prepend", "prepend": "ab"}, pre_tokenizer=GPT2_PIECES)
+    artifact = Artifact.from_bytes(json.dumps(parts).encode(), "prefixed")
+    tok, stream = Tokenizer(artifact, backend), Tokenizer(artifact, backend).stream_encoder()
+    session, found = tok.session("1s"), stream.feed("1s").tolist()
+    for new in (" ab", " 1 e ", "x\n"):
+        session.append(new)
+        found += stream.feed(new).tolist()
+    session.edit(4, 5, "a")
+    assert session.ids.tolist() == tok.reference().encode("1s aa 1 e x\n").ids
+    assert [*found, *stream.flush()] == tok.reference().encode("1s ab 1 e x\n").ids
+
+
 def test_a_session_of_text_without_cuts() -> None:
     """Nothing to restart at but the beginning: more work, the same ids."""
     session = engine("gpt-oss").session("a" * 800)

@@ -564,9 +564,11 @@ class Tokenizer:
     ) -> NDArray[np.uint32]:
         """The model's ids of a text, or of one that continues another one from a certified cut on."""
         with _own_errors(text):
-            if self._is_reference(backend) and not self._compiled.certificate.prefix:
-                return self._reference.model_ids(text, special)
-            return self._model_ids(text, special, None if backend == "reference" else backend, 1, continuing)
+            if self._is_reference(backend):
+                if not self._compiled.certificate.prefix:
+                    return self._reference.model_ids(text, special)
+                backend = "auto"  # the reference would put the prefix before what continues a text, too
+            return self._model_ids(text, special, backend, 1, continuing)
 
     def _left_of(
         self, text: str, cut: int, special: Special, backend: str | None = None, *, continuing: bool
