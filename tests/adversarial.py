@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 
 from hypothesis import strategies as st
 
@@ -249,7 +250,8 @@ def long_runs(seed: int, lengths: Sequence[int] = RUN_LENGTHS) -> Iterator[str]:
             yield "x " + "".join(random_.choices(members, k=length)) + " 1\n"
 
 
-def texts(literals: Sequence[str] = (), max_size: int = 16) -> st.SearchStrategy[str]:
+@cache
+def texts(literals: tuple[str, ...] = (), max_size: int = 16) -> st.SearchStrategy[str]:
     """A strategy of short texts over the same classes, plus any code point but the surrogates.
 
     Parameters

@@ -73,11 +73,11 @@ _ALIKE = {
 }
 
 
-def usual_tokenizers() -> list[Any]:
+def usual_tokenizers(*names: str) -> list[Any]:
     """The same for tests that take long: those of a kind with another one are left to the campaign."""
     return [
         pytest.param(*p.values, marks=[*p.marks, pytest.mark.campaign]) if p.values[0] in _ALIKE else p
-        for p in tokenizers()
+        for p in tokenizers(*names)
     ]
 
 

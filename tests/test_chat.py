@@ -390,15 +390,13 @@ def control_tokens(model: str) -> tuple[str, ...]:
 @cache
 def without_tokens(model: str) -> hf.Tokenizer:
     """The reference without control tokens, and without those that only have an id as added tokens."""
-    name = EMBEDDED.get(model, model)
-    document = artifact(name).document()
-    vocabulary = document["model"]["vocab"]
-    document["added_tokens"] = [
-        token
-        for token in document["added_tokens"]
-        if token["content"] not in control_tokens(model) and token["content"] in vocabulary
-    ]
-    return hf.Tokenizer.from_str(json.dumps(document))
+    judge = reference(EMBEDDED.get(model, model))
+    plain = hf.Tokenizer(judge.model)  # which both share: to make another takes seconds
+    plain.normalizer, plain.pre_tokenizer = judge.normalizer, judge.pre_tokenizer
+    for token in judge.get_added_tokens_decoder().values():
+        if token.content not in control_tokens(model) and judge.model.token_to_id(token.content) is not None:
+            plain.add_tokens([token])
+    return plain
 
 
 def inert(value: Any, literals: tuple[str, ...]) -> Any:

@@ -269,9 +269,12 @@ def test_counts_and_total(run: Run, files: Path) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_counts_do_not_depend_on_the_backend(run: Run, files: Path, backend: str) -> None:
-    n = len(right_ids("qwen3"))
-    assert run("count", "-t", "qwen3", "--backend", backend, "a.txt").out == b"%d a.txt\n" % n
-    ran = run("count", "-t", "qwen3", "--backend", backend, "--limit", str(n - 1), "a.txt")
+    n = len(right_ids("gpt2"))
+    with pytest.MonkeyPatch.context() as patch:
+        if backend == "jax":  # what is compiled for other tests, too, and JAX keeps on disk
+            patch.setattr("toktier.backends.jax.backend.BUCKETS", (1 << 13,))
+        assert run("count", "-t", "gpt2", "--backend", backend, "a.txt").out == b"%d a.txt\n" % n
+        ran = run("count", "-t", "gpt2", "--backend", backend, "--limit", str(n - 1), "a.txt")
     assert (ran.status, ran.out) == (1, b">%d a.txt\n" % (n - 1))
 
 

@@ -88,10 +88,10 @@ def test_real_tokenizers(name: str) -> None:
     random_ = random.Random(name)
     top = judge.get_vocab_size() + 60
     added = sorted(judge.get_added_tokens_decoder())
-    every = [[i] for i in range(top)]
-    alone = judge.decode_batch(every, skip_special_tokens=False)
+    some = [[i] for i in (*range(min(top, 300)), *random_.sample(range(top), 3000))]
+    alone = judge.decode_batch(some, skip_special_tokens=False)
     # Tokens that are parts of characters, or single bytes: most of what is not UTF-8 comes from them.
-    broken = [i for i, text in enumerate(alone) if "\ufffd" in text] or [0]
+    broken = [i for (i,), text in zip(some, alone, strict=True) if "\ufffd" in text] or [0]
     for _ in range(40):
         ids = []
         for _ in range(random_.randint(0, 25)):
@@ -101,7 +101,6 @@ def test_real_tokenizers(name: str) -> None:
     real = judge.encode(TEXT).ids
     for cut in random_.choices(range(len(real)), k=6):
         check(decoder, judge, real, [cut])
-    some = random_.sample(every, 1000)
     for skip in (True, False):
         assert decoder.decode_batch(some, skip) == judge.decode_batch(some, skip_special_tokens=skip)
         whole = judge.decode(list(range(top)), skip_special_tokens=skip)

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from conftest import artifact, tokenizers
 from conftest import reference as reference_of
-from hypothesis import given
-from hypothesis import strategies as st
 from test_added_tokens import BYTES, reference
 from tokenizers import Tokenizer
 
@@ -110,47 +108,32 @@ def check(subject: Front, engine: Tokenizer, text: str) -> None:
     engine.encode_special_tokens = False
 
 
-contents = st.lists(st.sampled_from(ATOMS), min_size=1, max_size=3).map("".join)
-added = st.builds(
-    AddedToken,
-    st.just(0),
-    contents,
-    single_word=st.booleans(),
-    lstrip=st.booleans(),
-    rstrip=st.sampled_from([False, False, False, True]),
-    normalized=st.booleans(),
-    special=st.booleans(),
-)
-
-
-@pytest.mark.parametrize("normalizer", NORMALIZERS, ids=lambda n: json.dumps(n)[:50])
-def test_random_tokens_and_texts(normalizer: dict[str, Any] | None) -> None:
-    @given(st.lists(added, max_size=7), st.data())
-    def run(tokens: list[AddedToken], data: st.DataObject) -> None:
-        subject, engine = front(tokens, normalizer)
-        if subject.unsupported is None:
-            pieces = st.sampled_from(ATOMS + [token.content for token in tokens] * 3)
-            for text in data.draw(st.lists(st.lists(pieces, max_size=14).map("".join), min_size=4, max_size=8)):
-                check(subject, engine, text)
-
-    run()
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("normalizer", NORMALIZERS, ids=lambda n: json.dumps(n)[:50])
-def test_many_random_tokens_and_texts(normalizer: dict[str, Any] | None) -> None:
+def try_tokens_and_texts(normalizer: dict[str, Any] | None, count: int, texts: int) -> None:
+    """``count`` sets of added tokens at random, and some ``texts`` made of them for each."""
     rng = random.Random(json.dumps(normalizer))
-    for _ in range(3000):
+    for _ in range(count):
+        share = rng.choice((0.25, 0.5))
         tokens = [
             AddedToken(
-                0, "".join(rng.choices(ATOMS, k=rng.randint(1, 3))), *(rng.random() < 0.25 for _ in range(5))
+                0, "".join(rng.choices(ATOMS, k=rng.randint(1, 3))), *(rng.random() < share for _ in range(5))
             )
             for _ in range(rng.randint(1, 8))
         ]
         subject, engine = front(tokens, normalizer)
         pool = ATOMS + [token.content for token in tokens] * 3
-        for _ in range(0 if subject.unsupported else 30):
+        for _ in range(0 if subject.unsupported else texts):
             check(subject, engine, "".join(rng.choices(pool, k=rng.randint(0, 14))))
+
+
+@pytest.mark.parametrize("normalizer", NORMALIZERS, ids=lambda n: json.dumps(n)[:50])
+def test_random_tokens_and_texts(normalizer: dict[str, Any] | None) -> None:
+    try_tokens_and_texts(normalizer, 100, 10)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("normalizer", NORMALIZERS, ids=lambda n: json.dumps(n)[:50])
+def test_many_random_tokens_and_texts(normalizer: dict[str, Any] | None) -> None:
+    try_tokens_and_texts(normalizer, 3000, 30)
 
 
 def test_segments_are_normalized_apart() -> None:

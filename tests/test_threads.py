@@ -67,7 +67,7 @@ def in_threads(work: Callable[[int], None], count: int) -> None:
 
 def test_threads_with_different_options(jobs: list[Job]) -> None:
     tok = Tokenizer(artifact(NAME))
-    in_threads(lambda number: run(tok, jobs, number), 5)
+    in_threads(lambda number: run(tok, jobs, number), 4)
     run(tok, jobs, 99)
     assert tok.reference().truncation is None
 
@@ -198,9 +198,9 @@ def test_truncation_is_no_shared_setting() -> None:
             right[length] = judge.encode(text).ids
 
     def work(number: int) -> None:
-        for length in random.Random(number).choices(list(right), k=60):
+        for length in random.Random(number).choices(list(right), k=20):
             backend = ("reference", "python", "numpy")[length % 3]
             assert tok.encode(text, max_length=length, backend=backend) == right[length]
             assert tok.encode(text) == right[8]
 
-    in_threads(work, 5)
+    in_threads(work, 3)

@@ -213,6 +213,7 @@ def _basis(tokenizer: Tokenizer) -> _Basis | None:
     return _Basis(found.pipeline, vocabulary, plan, seam, literals_of(found.pipeline, found.inert))
 
 
+@lru_cache(maxsize=1)  # a report needs it more than once, and to read it takes longer than all else
 def _vocabulary(tokenizer: Tokenizer) -> Mapping[str, int]:
     vocabulary = tokenizer._artifact.document()["model"]["vocab"]
     if isinstance(vocabulary, list):  # Unigram
