@@ -6,9 +6,12 @@ import os
 import random
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +34,8 @@ from toktier.errors import (
     TextTypeError,
     WrongArtifactError,
 )
-from toktier.sessions import prefixes
+from toktier.sessions import persistence, prefixes
+from toktier.sessions import store as store_module
 from toktier.sessions.prefixes import BLOCK, SMALL, Marks, PrefixIndex, marks
 from toktier.sessions.store import SessionStore, StoreCounters
 from toktier.tokenizer import Tokenizer
@@ -644,6 +648,39 @@ def test_what_another_thread_was_changing_is_not_used_after_a_fork() -> None:
     release.set()
     thread.join()
     assert session.text == "before"
+
+
+class SlowSet(weakref.WeakSet[Any]):
+    """Gives other threads time while it is gone through."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for one in super().__iter__():
+            yield one
+            time.sleep(1e-3)
+
+
+def test_stores_may_be_made_while_the_process_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a fork does before and after, without one: it goes through all stores and all their files."""
+    monkeypatch.setattr(store_module, "_stores", SlowSet())
+    monkeypatch.setattr(persistence, "_files", SlowSet())
+    stores = [SessionStore(tmp_path / f"{number}") for number in range(9)]
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            stores[:3] = [SessionStore(tmp_path / f"{number}") for number in range(3)]
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(3):
+            for module in (store_module, persistence):
+                module._before_fork()
+            for module in (persistence, store_module):
+                module._after_fork()
+    finally:
+        stop.set()
+        thread.join()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

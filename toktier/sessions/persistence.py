@@ -158,7 +158,8 @@ class SessionFile:
         # Reading must not wait for a long write.
         self._reading = _Connection(self._open)
         self._writing = _Connection(self._open)
-        _files.add(self)
+        with _listing:
+            _files.add(self)
 
     def load(self, fingerprint: str, name: str, maker: str) -> Record | None:
         """The session stored under this name; None if there is none, or one that other software made.
@@ -439,10 +440,12 @@ def _is_name(name: object) -> bool:
 # its parent's.  So connections are closed before one, and both sides open their own when they need them.
 
 _files: weakref.WeakSet[SessionFile] = weakref.WeakSet()
+_listing = threading.Lock()  # while one is added, or all are gone through
 _held: list[_Connection] = []
 
 
 def _before_fork() -> None:
+    _listing.acquire()
     for file in list(_files):
         for connection in (file._reading, file._writing):
             connection.lock.acquire()
@@ -454,6 +457,7 @@ def _before_fork() -> None:
 def _after_fork() -> None:
     while _held:
         _held.pop().lock.release()
+    _listing.release()
 
 
 if hasattr(os, "register_at_fork"):

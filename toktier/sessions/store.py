@@ -170,7 +170,8 @@ class SessionStore:
         self._wake = threading.Event()
         self._indexing = threading.Lock()
         self._indexed: set[tuple[str, str]] = set()
-        _stores.add(self)
+        with _listing:
+            _stores.add(self)
 
     def __repr__(self) -> str:
         if self._closed:
@@ -610,17 +611,21 @@ def _key(session_id: str) -> str:
 # --- the end of the interpreter, and forks ------------------------------------------------------
 
 _stores: weakref.WeakSet[SessionStore] = weakref.WeakSet()
+_listing = threading.Lock()  # while one is added, or all are gone through
 _held: list[SessionStore] = []
 
 
 @atexit.register
 def _write_all() -> None:
-    for store in list(_stores):
+    with _listing:
+        stores = list(_stores)
+    for store in stores:
         if not store._closed:
             store.flush()
 
 
 def _before_fork() -> None:
+    _listing.acquire()
     for store in list(_stores):
         store._lock.acquire()
         _held.append(store)
@@ -629,6 +634,7 @@ def _before_fork() -> None:
 def _after_fork() -> None:
     while _held:
         _held.pop()._lock.release()
+    _listing.release()
 
 
 def _after_fork_in_child() -> None:
