@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 
@@ -49,17 +50,19 @@ def test_versions_go_their_own_ways(seed: int) -> None:
         assert_is(text, wanted, source)
 
 
-def test_appending_shares_what_is_there() -> None:
+def test_versions_share_what_is_the_same() -> None:
     text = BlockText("x" * 10_000_000)
     longer = text
     for _ in range(100):
         longer = longer.replaced(len(longer), len(longer), "y" * 10_000)
-    assert str(longer) == "x" * 10_000_000 + "y" * 1_000_000
-    assert longer._blocks is text._blocks and str(text) == "x" * 10_000_000
-    # another version has grown the list, so this one cannot
-    fork = text.replaced(len(text), len(text), "z" * 100_000)
-    assert fork._blocks is not text._blocks
-    assert str(fork) == "x" * 10_000_000 + "z" * 100_000 and str(longer).endswith("y" * 1_000_000)
+    changed = longer.replaced(5_000_000, 5_000_001, "z")
+    fork = changed.replaced(9_000_000, len(changed), "z" * 100_000)
+    assert str(longer) == "x" * 10_000_000 + "y" * 1_000_000 and str(text) == "x" * 10_000_000
+    assert str(fork) == "x" * 5_000_000 + "z" + "x" * 3_999_999 + "z" * 100_000
+    for one, other in pairwise((text, longer, changed, fork)):
+        alike = {*map(id, one)} & {*map(id, other)}
+        assert len(alike) >= len({*map(id, other)}) - 25, "blocks"
+        assert {*map(id, one._chunks)} & {*map(id, other._chunks)}
 
 
 def test_forks_grow_in_threads() -> None:

@@ -1,43 +1,61 @@
 """The text of a session: immutable, in blocks, about one byte a character.
 
 A Python string takes one, two or four bytes for each of its characters, whatever its widest character needs, so
-that one emoji makes a long text four times as large.  Here every block has a width of its own.  Blocks are shared
-between versions of a text, and comparing with a string goes block by block, at the speed of ``memcmp`` where both
-are ASCII.
+that one emoji makes a long text four times as large.  Here every block has a width of its own.  Blocks stand in
+chunks, which versions of a text share, so that a change costs what it touches and a list of chunks.  Comparing
+with a string goes block by block, at the speed of ``memcmp`` where both are ASCII.
 """
 
 from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from itertools import accumulate, islice
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise, takewhile
 from operator import is_
 
 #: Characters of a block at most, and of one that is not all ASCII (so that few are as wide as the widest).
 _BLOCK = 1 << 16
 _WIDE_BLOCK = 1 << 11
+#: Blocks of a chunk at most.
+_CHUNK = 16
+#: Bytes that a chunk takes, and one of its blocks, besides the block itself: objects, references, an integer.
+_CHUNK_BYTES, _BLOCK_BYTES = 200, 48
+
+
+class _Chunk:
+    """Some blocks in a row, immutable.
+
+    ``starts``: where each begins, counted from the beginning of the chunk, which has ``size`` characters.
+    """
+
+    __slots__ = ("blocks", "size", "starts")
+
+    def __init__(self, blocks: Sequence[str]) -> None:
+        self.blocks = tuple(blocks)
+        *starts, self.size = accumulate(map(len, blocks), initial=0)
+        self.starts = tuple(starts)
 
 
 class BlockText:
     """An immutable text.  ``len``, ``str`` and equality of two of them mean what they mean for strings.
 
-    ``_blocks`` and ``_starts`` (where each begins) grow at their ends and are shared between versions: a version
-    is the first ``_count`` of them, ``_bytes`` in all, and ``_tail``.  So appending never touches what lies
-    before, which would have to be fetched from memory for it.
+    ``_chunks`` and ``_starts`` (where each begins) hold all but the end, ``_tail``, so that a short append makes
+    no block; ``_bytes``: what the blocks take.
     """
 
-    __slots__ = ("_blocks", "_bytes", "_count", "_starts", "_tail", "_tail_start")
+    __slots__ = ("_bytes", "_chunks", "_starts", "_tail", "_tail_start")
 
     def __init__(self, text: str = "") -> None:
-        *full, tail = _cut(text)
-        *starts, tail_start = accumulate(map(len, full), initial=0)
-        self._set(full, starts, len(full), _bytes_of(full), tail_start, tail)
+        *blocks, tail = _cut(text)
+        chunks = _in_chunks(blocks)
+        *starts, tail_start = accumulate([chunk.size for chunk in chunks], initial=0)
+        self._set(tuple(chunks), tuple(starts), _bytes_of(blocks), tail_start, tail)
 
     def _set(
-        self, blocks: list[str], starts: list[int], count: int, bytes: int, tail_start: int, tail: str
+        self, chunks: tuple[_Chunk, ...], starts: tuple[int, ...], bytes: int, tail_start: int, tail: str
     ) -> None:
-        self._blocks, self._starts, self._count, self._bytes = blocks, starts, count, bytes
+        self._chunks, self._starts, self._bytes = chunks, starts, bytes
         self._tail_start, self._tail = tail_start, tail  # the tail alone may be empty
 
     def __len__(self) -> int:
@@ -48,7 +66,12 @@ class BlockText:
 
     def __iter__(self) -> Iterator[str]:
         """The blocks."""
-        yield from islice(self._blocks, self._count)
+        return self._from(0)
+
+    def _from(self, number: int) -> Iterator[str]:
+        """The blocks of a chunk and of all that follow, and the tail."""
+        for chunk in self._chunks[number:]:
+            yield from chunk.blocks
         if self._tail:
             yield self._tail
 
@@ -56,11 +79,8 @@ class BlockText:
         """The blocks, the last one first."""
         if self._tail:
             yield self._tail
-        yield from map(self._blocks.__getitem__, range(self._count - 1, -1, -1))
-
-    def _block(self, number: int) -> str:
-        """A block; the tail behind the last one."""
-        return self._blocks[number] if number < self._count else self._tail
+        for chunk in reversed(self._chunks):
+            yield from reversed(chunk.blocks)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BlockText):
@@ -72,79 +92,76 @@ class BlockText:
     @property
     def nbytes(self) -> int:
         """Bytes that the text occupies, its index included."""
-        index = sys.getsizeof(self._blocks) + sys.getsizeof(self._starts) + sys.getsizeof(0) * self._count
-        return self._bytes + sys.getsizeof(self._tail) + index
+        return self._bytes + _CHUNK_BYTES * (1 + len(self._chunks)) + sys.getsizeof(self._tail)
+
+    def _place(self, position: int) -> tuple[int, int, int]:
+        """The block that a position is in: its chunk's number, its own number there, and where it begins.
+
+        The tail is the first block of a chunk behind the last one.
+        """
+        if position >= self._tail_start:
+            return len(self._chunks), 0, self._tail_start
+        number = bisect_right(self._starts, position) - 1
+        begin, starts = self._starts[number], self._chunks[number].starts
+        block = bisect_right(starts, position - begin) - 1
+        return number, block, begin + starts[block]
+
+    def _block(self, number: int, block: int) -> str:
+        return self._chunks[number].blocks[block] if number < len(self._chunks) else self._tail
+
+    def _between(self, number: int, block: int, last: int, last_block: int) -> Iterator[str]:
+        """The blocks from one place on, up to another that is not before it."""
+        for at, chunk in enumerate(self._chunks[number : last + 1], number):
+            yield from chunk.blocks[block if at == number else 0 : last_block if at == last else _CHUNK]
 
     def slice(self, start: int, stop: int) -> str:
         """The characters ``start..stop``; the caller keeps both within the text."""
         if start >= stop:
             return ""
-        if start >= self._tail_start:
-            return self._tail[start - self._tail_start : stop - self._tail_start]
-        first = bisect_right(self._starts, start, 0, self._count) - 1
-        offset = self._starts[first]
-        block = self._blocks[first]
-        if stop - offset <= len(block):
-            return block[start - offset : stop - offset]
-        last = bisect_right(self._starts, stop - 1, 0, self._count)
-        parts = [
-            block[start - offset :],
-            *self._blocks[first + 1 : last],
-            self._tail[: max(0, stop - self._tail_start)],
-        ]
-        if stop <= self._tail_start:
-            parts[-2] = parts[-2][: stop - self._starts[last - 1]]
-        return "".join(parts)
+        number, at, begin = self._place(start)
+        block = self._block(number, at)
+        if stop - begin <= len(block):
+            return block[start - begin : stop - begin]
+        last, last_at, end = self._place(stop - 1)
+        between = self._between(number, at + 1, last, last_at)
+        return "".join([block[start - begin :], *between, self._block(last, last_at)[: stop - end]])
 
     def replaced(self, start: int, stop: int, new: str) -> BlockText:
         """The text with ``new`` in place of the characters ``start..stop``.
 
-        Cost: what changes and the blocks that it touches, if it reaches to the end; else a list of blocks, too.
+        Cost: what changes, the chunks that it touches, and a list of chunks.
         """
-        before = bisect_right(self._starts, start, 0, self._count) - 1 if start < self._tail_start else self._count
-        begin = self._starts[before] if before < self._count else self._tail_start
+        count = len(self._chunks)
+        number, at, begin = self._place(start)
         if stop >= self._tail_start:
-            return self._ended(before, self.slice(begin, start) + new + self.slice(stop, len(self)))
-        # the blocks that are touched, and one more if what is left of them would be tiny
-        last = bisect_right(self._starts, max(stop - 1, start), 0, self._count) - 1
-        end = self._end(last)
-        if end - stop + len(new) + start - begin < _WIDE_BLOCK // 4 and last + 1 < self._count:
-            last += 1
-            end = self._end(last)
-        middle = [block for block in _cut(self.slice(begin, start) + new + self.slice(stop, end)) if block]
-        shift = len(new) - (stop - start)
-        starts = self._starts[:before]
-        starts += accumulate(map(len, middle[:-1]), initial=begin) if middle else ()
-        starts += [at + shift for at in self._starts[last + 1 : self._count]]
-        bytes = self._bytes - _bytes_of(self._blocks[before : last + 1]) + _bytes_of(middle)
-        blocks = [*self._blocks[:before], *middle, *self._blocks[last + 1 : self._count]]
+            last, last_at = count, 0
+            *fresh, tail = _cut(self.slice(begin, start) + new + self.slice(stop, len(self)))
+        else:
+            last, last_at, end = self._place(max(stop - 1, start))
+            end += len(self._block(last, last_at))
+            last_at += 1
+            if end - stop + len(new) + start - begin < _WIDE_BLOCK // 4 and end < self._tail_start:
+                last, last_at, _ = self._place(end)  # one more, for what is left of them would be tiny
+                end += len(self._block(last, last_at))
+                last_at += 1
+            fresh = [block for block in _cut(self.slice(begin, start) + new + self.slice(stop, end)) if block]
+            tail = self._tail
+        tail_start = len(self) + len(new) - (stop - start) - len(tail)
+        chunks, starts, bytes = self._chunks, self._starts, self._bytes
+        if fresh or number < count:
+            bytes += _bytes_of(fresh) - _bytes_of([*self._between(number, at, last, last_at)])
+            if number == count and count and len(chunks[-1].blocks) < _CHUNK:
+                number, at = count - 1, len(chunks[-1].blocks)
+            left = chunks[number].blocks[:at] if number < count else ()
+            right = chunks[last].blocks[last_at:] if last < count else ()
+            made = _in_chunks([*left, *fresh, *right])
+            begin = starts[number] if number < count else self._tail_start
+            shift = tail_start - self._tail_start
+            *begins, _ = accumulate([chunk.size for chunk in made], initial=begin)
+            starts = (*starts[:number], *begins, *[place + shift for place in starts[last + 1 :]])
+            chunks = (*chunks[:number], *made, *chunks[last + 1 :])
         result = BlockText.__new__(BlockText)
-        result._set(blocks, starts, len(blocks), bytes, self._tail_start + shift, self._tail)
-        return result
-
-    def _end(self, number: int) -> int:
-        """Where a block ends."""
-        return self._starts[number + 1] if number + 1 < self._count else self._tail_start
-
-    def _ended(self, count: int, tail: str) -> BlockText:
-        """The first ``count`` blocks, and after them ``tail``."""
-        blocks, starts = self._blocks, self._starts
-        bytes = self._bytes - _bytes_of(islice(blocks, count, self._count))
-        begin = self._tail_start if count == self._count else starts[count]
-        if len(tail) > (_BLOCK if tail.isascii() else _WIDE_BLOCK):
-            *full, tail = _cut(tail)
-            for block in full:
-                # what another version has put there is not touched
-                if len(blocks) != count or len(starts) != count:
-                    blocks, starts = blocks[:count], starts[:count]
-                starts.append(begin)
-                blocks.append(block)
-                if starts[count] != begin or blocks[count] is not block:  # another thread was faster
-                    blocks, starts = [*blocks[:count], block], [*starts[:count], begin]
-                count, begin = count + 1, begin + len(block)
-            bytes += _bytes_of(full)
-        result = BlockText.__new__(BlockText)
-        result._set(blocks, starts, count, bytes, begin, tail)
+        result._set(chunks, starts, bytes, tail_start, tail)
         return result
 
     def common_prefix(self, other: str) -> int:
@@ -183,8 +200,17 @@ def _cut(text: str) -> list[str]:
     return blocks
 
 
-def _bytes_of(blocks: Iterable[str]) -> int:
-    return sum(map(sys.getsizeof, blocks))
+def _in_chunks(blocks: Sequence[str]) -> list[_Chunk]:
+    """Chunks of about the same number of blocks."""
+    if len(blocks) <= _CHUNK:
+        return [_Chunk(blocks)] if blocks else []
+    count = -(-len(blocks) // _CHUNK)
+    edges = [len(blocks) * number // count for number in range(count + 1)]
+    return [_Chunk(blocks[a:b]) for a, b in pairwise(edges)]
+
+
+def _bytes_of(blocks: Sequence[str]) -> int:
+    return sum(map(sys.getsizeof, blocks)) + _BLOCK_BYTES * len(blocks)
 
 
 def _stands(block: str, text: str, start: int) -> bool:
@@ -198,15 +224,15 @@ def _stands(block: str, text: str, start: int) -> bool:
 def common_ends(old: BlockText, new: BlockText) -> tuple[int, int]:
     """Characters that two versions of a text are sure to begin and to end with in common; never too many.
 
-    Versions share their blocks, so that this looks at little more than where they differ.
+    Versions share their chunks and blocks, so that this looks at little more than where they differ.
     """
-    count = min(old._count, new._count)
-    if old._blocks is not new._blocks:  # else the one is a continuation of the other, block for block
-        alike = map(is_, islice(old._blocks, count), new._blocks)
-        count = next((number for number, same in enumerate(alike) if not same), count)
-    one, other = old._block(count), new._block(count)
-    start = old._starts[count] if count < old._count else old._tail_start
-    start += len(one) if other.startswith(one) else common_prefix(one, other)
+    alike = sum(takewhile(bool, map(is_, old._chunks, new._chunks)))
+    start = old._starts[alike] if alike < len(old._chunks) else old._tail_start
+    for one, other in zip(old._from(alike), new._from(alike), strict=False):
+        if one is not other:
+            start += len(one) if other.startswith(one) else common_prefix(one, other)
+            break
+        start += len(one)
     most = min(len(old), len(new)) - start
     after = 0
     for one, other in zip(old._from_end(), new._from_end(), strict=False):
