@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tokenizers import Tokenizer
 
+import toktier.artifact
 from toktier.artifact import Artifact
 from toktier.registry import embedded_names, resolve
 
@@ -32,6 +33,9 @@ _COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthChe
 settings.register_profile("quick", max_examples=100, derandomize="CI" in os.environ, **_COMMON)
 settings.register_profile("campaign", max_examples=5000, **_COMMON)
 settings.load_profile("quick")
+
+# Embedded tokenizers are decompressed whenever their bytes are asked for, which a user does once.
+toktier.artifact.decompress = lru_cache(maxsize=4)(toktier.artifact.decompress)
 
 _own_cache: list[str] = []
 

@@ -66,7 +66,8 @@ def compare(ours: Any, with_special: Encoding, without: Encoding, text: str, bac
     assert array.tolist() == without.ids
     assert ours.encode(text, backend=backend) == with_special.ids
     assert ours.count(text, backend=backend) == len(with_special.ids)
-    for right, add_special_tokens in ((with_special, True), (without, False)):
+    same = with_special.ids == without.ids  # as where nothing is put around a text
+    for right, add_special_tokens in ((with_special, True), *([] if same else [(without, False)])):
         spans = ours.encode_with_offsets(text, add_special_tokens=add_special_tokens, backend=backend)
         assert spans.ids.tolist() == right.ids
         assert list(map(tuple, spans.offsets.tolist())) == right.offsets

@@ -307,7 +307,7 @@ def test_chains(spec: dict[str, Any] | None) -> None:
     decoder = own(document, judge)
     assert isinstance(decoder, ChainDecoder)
 
-    @settings(max_examples=150)
+    @settings(max_examples=settings.default.max_examples // 2)
     @given(ids=IDS, cut=st.integers(0, 16))
     def each(ids: list[int], cut: int) -> None:
         check(decoder, judge, ids, [min(cut, len(ids))])

@@ -61,11 +61,14 @@ def fitting(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def assert_all(name: str, texts: Sequence[str]) -> None:
-    """Ids and pieces are the reference's, and the device made them."""
+    """Ids and pieces are the reference's, and the device made them; pieces of one, for which more is compiled."""
     found = jax_backend(name)
     before = found.reasons.copy()
     for batch in fitting(texts):
-        assert_same(name, batch, ["jax"])
+        if name == "gpt2":
+            assert_same(name, batch, ["jax"])
+        else:
+            assert_ids(engine(name), reference(name), batch, ["jax"])
     fell_back = found.reasons - before
     assert set(fell_back) <= {LONG, STRETCHES, MANY}, fell_back
 
