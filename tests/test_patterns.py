@@ -52,12 +52,14 @@ class Stages:
         closes[:-1, :-1] = derive_relation(machines, self.atoms.count).closes
         self.closes = closes
         by_windows, by_lanes = [], []
-        for number, (machine, pattern) in enumerate(zip(machines, compiled, strict=True)):
+        for number, (node, machine, pattern) in enumerate(zip(nodes, machines, compiled, strict=True)):
             alone = derive_relation([machine], self.atoms.count)
             pairs = windows.closing_symbols(alone.closes, number > 0)
             table = windows.make_windows(machine, number > 0, pairs)
-            by_windows.append(lanes.make_stage(machine, pattern, pairs, table))
-            by_lanes.append(lanes.make_stage(machine, pattern, pairs, None))
+            needs = stdlib.first_atoms(node, self.atoms)
+            needs = None if needs is None else needs.tolist()
+            by_windows.append(lanes.make_stage(machine, pattern, pairs, table, needs))
+            by_lanes.append(lanes.make_stage(machine, pattern, pairs, None, None))
         self.splitter = Splitter(tuple(by_windows), self.atoms.count)
         self.lanes_only = Splitter(tuple(by_lanes), self.atoms.count)
         name = re.sub("(?<!^)(?=[A-Z])", "_", behavior).lower()

@@ -30,7 +30,7 @@ from .pipeline import Pipeline, parse
 from .records import record
 
 #: Raise it whenever the meaning of what is stored changes.
-FORMAT = 24
+FORMAT = 25
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
@@ -135,6 +135,7 @@ def _split(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Spl
             atom_patterns[i],
             arrays[f"closes {i}"],
             _windows(i, arrays),
+            stage["needs"],
         )
         for i, stage in enumerate(header["stages"])
     )

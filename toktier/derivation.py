@@ -43,6 +43,9 @@ from .records import fields, replace
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
 
+#: A stage whose matches begin with so many atoms at most is passed over in texts that have none of them.
+_FEW_ATOMS = 4
+
 
 @contextmanager
 def _no_collections() -> Iterator[None]:
@@ -132,11 +135,13 @@ def _derive_stages(plan: Plan, header: _Header, arrays: _Arrays) -> str | None:
 
 
 def _describe(stage: Node, machine: Machine, atoms: Atoms) -> _Header:
+    needs = stdlib.first_atoms(stage, atoms)
     return {
         "first": machine.first,
         "has_gaps": machine.has_gaps,
         "stand-in": stdlib.compile_stand_in(stage, atoms, machine.has_gaps).pattern,
         "atoms": stdlib.compile_atoms(stage, atoms, machine.has_gaps).pattern.decode("ascii"),
+        "needs": None if needs is None or len(needs) > _FEW_ATOMS else needs.tolist(),
     }
 
 

@@ -11,6 +11,7 @@ Added tokens are marked by the end atom, which ends one text and begins the next
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -41,6 +42,7 @@ class Stage:
     (``oracle``) or a walk state (``walk``), so that a step is one addition and one look-up; oracle states are
     stored multiplied.  Symbols from ``atoms`` on mean the same atoms, where an earlier stage begins a piece at
     the next character; the walk table from ``restart`` on is for characters at which one does.
+    ``needs``: the atoms with which its matches may begin, if they are few: without them the stage cuts nothing.
     """
 
     oracle: NDArray[np.int64]
@@ -51,6 +53,7 @@ class Stage:
     pattern: re.Pattern[bytes]  # the same stage for ``re``, over atoms
     closes: NDArray[np.bool_]  # see :func:`~toktier.patterns.windows.closing_symbols`
     windows: Windows | None
+    needs: Sequence[int] | None
 
 
 def make_stage(
@@ -58,6 +61,7 @@ def make_stage(
     pattern: re.Pattern[bytes],
     closes: NDArray[np.bool_],
     windows: Windows | None,
+    needs: Sequence[int] | None,
 ) -> Stage:
     """Lay the machine's tables out for stepping."""
     states, atoms = machine.oracle.shape
@@ -68,9 +72,8 @@ def make_stage(
     walk = np.zeros((2, states, stride), np.int64)
     walk[0, :, : len(machine.walk)] = machine.walk.T
     walk[1] = machine.walk[0][:, None]
-    return Stage(
-        (oracle * stride).ravel(), walk.ravel(), atoms, states * stride, machine.first, pattern, closes, windows
-    )
+    flat = (oracle * stride).ravel(), walk.ravel()
+    return Stage(*flat, atoms, states * stride, machine.first, pattern, closes, windows, needs)
 
 
 @record
@@ -88,9 +91,11 @@ class Splitter:
         if len(atoms) == 0:
             return np.zeros(0, np.bool_)
         begins: NDArray[np.bool_] | None = None
+        data = atoms.tobytes()  # in which atoms are looked for fast
         for stage in self.stages:
-            begins = self._run(stage, atoms, begins)
-        if begins is None:  # no stages: only added tokens cut
+            if stage.needs is None or any(atom in data for atom in stage.needs):
+                begins = self._run(stage, atoms, begins)
+        if begins is None:  # only added tokens cut
             begins = atoms == self.end
             begins[1:] |= begins[:-1]
             begins[0] = True

@@ -34,6 +34,12 @@ def compile_atoms(node: Node, atoms: Atoms, has_gaps: bool) -> re.Pattern[bytes]
     return re.compile(source.encode("ascii"))
 
 
+def first_atoms(node: Node, atoms: Atoms) -> NDArray[np.int64] | None:
+    """The atoms with which a match may begin, ascending; None if there may be one without a character."""
+    first = _first(node, atoms)
+    return None if first.may_be_empty else np.flatnonzero(first.begins)
+
+
 def _write(node: Node, atoms: Atoms, charset: Callable[[NDArray[np.bool_]], str], has_gaps: bool) -> str:
     """``charset`` writes a set of atoms."""
 
