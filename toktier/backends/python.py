@@ -81,12 +81,14 @@ class PythonBackend:
             if wide:
                 ends = list(accumulate(map(len, found), initial=start))
                 inside = further[bisect_right(further, start) : bisect_left(further, stop)]
+                different = wide[bisect_left(wide, start) : bisect_left(wide, stop)]
                 if inside:
                     ends = sorted({*ends, *inside})
+                if inside or len(different) > len(found) // 4:
                     found = [text.text[a:b] for a, b in pairwise(ends)]
                 else:
                     done = start
-                    for at in wide[bisect_left(wide, start) : bisect_left(wide, stop)]:
+                    for at in different:
                         if at >= done:
                             i = bisect_right(ends, at)
                             done = ends[i]
