@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import adversarial
-from conftest import artifact, reference
+from conftest import artifact, parsed, reference
 from tokenizers import Tokenizer as HuggingFace
 
 from toktier.artifact import Artifact
@@ -160,7 +160,7 @@ class Staged:
 @cache
 def staged(name: str) -> Staged | str:
     """Derived anew, not read from a cache; the reason if there is no certificate."""
-    document = artifact(name).document()
+    document = parsed(name)
     vocabulary = document["model"]["vocab"]
     if isinstance(vocabulary, list):
         vocabulary = {token: id for id, (token, _) in enumerate(vocabulary)}

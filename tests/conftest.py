@@ -107,6 +107,12 @@ def artifact(name: str) -> Artifact:
     return resolve(SHARED / f"{name}.json.xz")
 
 
+@lru_cache(maxsize=2)
+def parsed(name: str) -> dict[str, Any]:
+    """The decoded ``tokenizer.json``, the same object for all: who changes it changes a copy."""
+    return artifact(name).document()
+
+
 @cache
 def reference(name: str) -> Tokenizer:
     """The reference, one object per tokenizer and process: who changes its settings changes them back."""

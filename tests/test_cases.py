@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import small
 import tokenizers
-from conftest import artifact, embedded_names, reference
+from conftest import artifact, embedded_names, parsed, reference
 from conftest import tokenizers as parameters
 from judge import as_text, truncating
 from judge import engine as candidate
@@ -91,7 +91,7 @@ def variant(folder: Path, name: str, added: Sequence[dict[str, Any]]) -> tuple[A
     tokens.sort(key=lambda token: token["id"])
     other = {"model": small.document()["model"], "added_tokens": tokens, "post_processor": None}
     path = folder / f"{name}-variant.json"
-    path.write_text(json.dumps(artifact(name).document() | other, ensure_ascii=False), encoding="utf-8")
+    path.write_text(json.dumps(parsed(name) | other, ensure_ascii=False), encoding="utf-8")
     return toktier.load(path), Tokenizer.from_file(str(path))
 
 

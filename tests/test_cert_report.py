@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import small
 from certified import judge, piece_starts
-from conftest import ROOT, artifact, tokenizers
+from conftest import ROOT, artifact, parsed, tokenizers
 from judge import engine
 
 from toktier.artifact import Artifact
@@ -97,7 +97,7 @@ def test_a_report_of_barriers(name: str) -> None:
     report = certify(engine(name))
     assert report.kind == "barriers" and report.atoms == () and report.relation == ()
     vocabulary = judge(name).whole.get_vocab(with_added_tokens=False)
-    merges = artifact(name).document()["model"]["merges"]
+    merges = parsed(name)["model"]["merges"]
     made = {"".join(rule.split(" ") if isinstance(rule, str) else rule) for rule in merges}
     assert made <= set(mergeable(vocabulary)) and "<0x11>" not in set(mergeable(vocabulary))
     pairs = {token[i : i + 2] for token in mergeable(vocabulary) for i in range(len(token) - 1)}

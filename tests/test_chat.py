@@ -22,7 +22,7 @@ import pytest
 import small
 import tokenizers as hf
 from chat_cases import CASES, WEATHER, call
-from conftest import ROOT, artifact, reference
+from conftest import ROOT, artifact, parsed, reference
 from hypothesis import given
 from hypothesis import strategies as st
 from transcripts import transcript
@@ -379,7 +379,7 @@ def control_tokens(model: str) -> tuple[str, ...]:
     """Added tokens that end, begin or mark turns: those that are special, and those that the template names."""
     folder = template_folder(model)
     sources = chat_template(artifact(EMBEDDED.get(model, model)), folder).sources.values()
-    document = artifact(EMBEDDED.get(model, model)).document()
+    document = parsed(EMBEDDED.get(model, model))
     return tuple(
         token["content"]
         for token in document["added_tokens"]

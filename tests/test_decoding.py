@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import small
-from conftest import artifact, reference, tokenizers, usual_tokenizers
+from conftest import parsed, reference, tokenizers, usual_tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
@@ -82,7 +82,7 @@ TEXT = (
 
 @pytest.mark.parametrize("name", usual_tokenizers())
 def test_real_tokenizers(name: str) -> None:
-    document, judge = artifact(name).document(), reference(name)
+    document, judge = parsed(name), reference(name)
     decoder = own(document, judge)
     assert decoder.unsupported is None
     random_ = random.Random(name)
@@ -111,7 +111,7 @@ def test_real_tokenizers(name: str) -> None:
 
 def test_a_vocabulary_hole_ends_nothing() -> None:
     judge = reference("qwen3")
-    decoder = own(artifact("qwen3").document(), judge)
+    decoder = own(parsed("qwen3"), judge)
     assert decoder.decode([9707, 151927, 11]) == judge.decode([9707, 151927, 11]) == "Hello,"
     stream = decoder.stream()
     assert [stream.put(i) for i in (9707, 151927, 2**32 - 1, 11)] == ["Hello", "", "", ","]
@@ -119,7 +119,7 @@ def test_a_vocabulary_hole_ends_nothing() -> None:
 
 @pytest.mark.parametrize("name", tokenizers("llama3_1"))
 def test_a_primed_stream_gives_only_what_is_new(name: str) -> None:
-    decoder = own(artifact(name).document(), reference(name))
+    decoder = own(parsed(name), reference(name))
     stream = decoder.stream()
     stream.prime([9906, 1917, 11410, 234])
     assert stream.put(114) + stream.flush() == decoder.decode([9906, 1917, 11410, 234, 114])[-1]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import artifact, tokenizers
+from conftest import parsed, tokenizers
 from conftest import reference as reference_of
 from test_added_tokens import BYTES, reference
 from tokenizers import Tokenizer
@@ -201,7 +201,7 @@ def test_reasons_to_leave_an_artifact_to_the_reference() -> None:
 @cache
 def front_part(name: str) -> tuple[tuple[AddedToken, ...], dict[str, Any] | None]:
     """Added tokens and normalizer of a real tokenizer."""
-    document = json.loads(artifact(name).read())
+    document = parsed(name)
     return parse(document | {"model": {"type": "BPE", "merges": []}}).added_tokens, document["normalizer"]
 
 

@@ -9,7 +9,7 @@ import adversarial
 import numpy as np
 import pytest
 import small
-from conftest import artifact, reference, tokenizers, usual_tokenizers
+from conftest import parsed, reference, tokenizers, usual_tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -291,7 +291,7 @@ BYTE_LEVEL_NAMES = [
 
 @pytest.mark.parametrize("name", usual_tokenizers(*BYTE_LEVEL_NAMES))
 def test_real_tokenizers(name: str) -> None:
-    own = Own(artifact(name).document())
+    own = Own(parsed(name))
     assert own.post.unsupported is None and own.front.unsupported is None
     judge = reference(name)
     prefix = len(own.post.prefix)
@@ -323,7 +323,7 @@ def test_reported_cases(name: str, text: str, figures: list[tuple[int, int]]) ->
     if name not in {parameter.values[0] for parameter in tokenizers() if not parameter.marks}:
         pytest.skip("this tokenizer is not on this machine")
     bare = reference(name).encode(text, add_special_tokens=False)
-    own = Own(artifact(name).document())
+    own = Own(parsed(name))
     assert own.offsets(text, bare.ids, special=False) == bare.offsets == figures
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import small
-from conftest import artifact, reference, shared_tokenizer_names, tokenizers
+from conftest import parsed, reference, shared_tokenizer_names, tokenizers
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as HuggingFace
 from tokenizers.models import Model
@@ -242,7 +242,7 @@ def test_bpe_is_independent_on_either_side_of_a_barrier(model: dict[str, Any]) -
 
 @pytest.mark.parametrize("name", [*tokenizers("llama2"), *campaign("gemma3")])
 def test_barriers_of_real_models(name: str) -> None:
-    document = artifact(name).document()
+    document = parsed(name)
     plan = certificate_plan(parse(document), document["model"]["vocab"])
     assert plan == CertificatePlan((), (), barriers=True)
     tokens = list(document["model"]["vocab"])
@@ -365,7 +365,7 @@ def test_characters_that_are_dropped_are_no_barriers() -> None:
 
 @pytest.mark.parametrize("name", tokenizers("bert_uncased", "xlm_roberta"))
 def test_stages_of_real_tokenizers(name: str) -> None:
-    document = artifact(name).document()
+    document = parsed(name)
     plan = certificate_plan(parse(document), {})
     assert isinstance(plan, CertificatePlan)
     stages = Stages(plan)
@@ -393,7 +393,7 @@ _OTHERS = tuple(name for name in (*embedded_names(), *shared_tokenizer_names()) 
 
 @pytest.mark.parametrize("name", [*tokenizers(*_QUICK), *campaign(*_OTHERS)])
 def test_every_tokenizer_has_a_plan(name: str) -> None:
-    document = artifact(name).document()
+    document = parsed(name)
     vocabulary = document["model"]["vocab"]
     vocabulary = vocabulary if isinstance(vocabulary, dict) else {}
     pipeline = parse(document)

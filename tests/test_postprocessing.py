@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import small
-from conftest import artifact, reference, tokenizers
+from conftest import parsed, reference, tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
@@ -182,7 +182,7 @@ def test_a_bad_max_length_is_an_option_error(wrong: Any) -> None:
 
 @pytest.mark.parametrize("name", tokenizers("gpt2", "bert_uncased", "llama2", "llama3_1"))
 def test_real_post_processors(name: str) -> None:
-    document = artifact(name).document()
+    document = parsed(name)
     own = PostProcessor.from_pipeline(parse(document))
     assert own.unsupported is None
     bare = small.build(document | {"post_processor": None, "truncation": None, "padding": None})

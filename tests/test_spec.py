@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import random
 import re
 import subprocess
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 import regex
-from conftest import ROOT, artifact, tokenizers
+from conftest import ROOT, parsed, tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 
 from spec import FAMILIES, Family, classify, piece_starts, pieces
@@ -190,7 +189,7 @@ def test_the_regex_module_agrees_on_ascii(name: str) -> None:
     ],
 )
 def test_patterns_are_the_tokenizers(name: str, tokenizer: str) -> None:
-    stages = json.loads(artifact(tokenizer).read())["pre_tokenizer"]["pretokenizers"]
+    stages = parsed(tokenizer)["pre_tokenizer"]["pretokenizers"]
     splits = [stage for stage in stages if stage["type"] == "Split"]
     assert tuple(split["pattern"]["Regex"] for split in splits) == FAMILIES[name].patterns
 
