@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -598,6 +599,35 @@ def test_one_busy_session_keeps_nobody_waiting() -> None:
         assert isinstance(store.counters, StoreCounters) and not blocked.done()
     assert blocked.result().tolist() == right("a text and more")
     waiting.shutdown()
+
+
+# --- interrupts --------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer on this system")
+def test_an_interrupt_leaves_no_lock_behind() -> None:
+    """Whenever one comes, the store goes on, and can be closed while its traceback is still there."""
+
+    class Interrupt(BaseException):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupt
+
+    random_ = random.Random(7)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for turn in range(300):
+            with pytest.raises(Interrupt), SessionStore() as store:
+                session = store.session(TOK, "a")
+                signal.setitimer(signal.ITIMER_REAL, random_.uniform(2e-5, 2e-3))
+                while True:
+                    session.append(" x")
+                    store.encode(TOK, f"a b c {turn}")
+            assert not store._lock.locked() and not store._writing.locked()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 # --- forks -------------------------------------------------------------------------------

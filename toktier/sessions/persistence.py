@@ -166,7 +166,7 @@ class SessionFile:
 
         Raises :class:`DamagedRecord`.
         """
-        with self._reading.use() as connection, _transaction(connection, "DEFERRED"):
+        with self._reading.lock, _transaction(self._reading.opened(), "DEFERRED") as connection:
             found = connection.execute(
                 "SELECT id, maker, characters, tokens, changes, digest, used FROM sessions "
                 "WHERE fingerprint = ? AND name = ?",
@@ -183,10 +183,12 @@ class SessionFile:
 
     def names(self, fingerprint: str) -> list[str]:
         """The names stored under a fingerprint, those used last first."""
-        with self._reading.use() as connection:
-            rows = connection.execute(
-                "SELECT name FROM sessions WHERE fingerprint = ? ORDER BY used DESC", (fingerprint,)
-            ).fetchall()
+        with self._reading.lock:
+            rows = (
+                self._reading.opened()
+                .execute("SELECT name FROM sessions WHERE fingerprint = ? ORDER BY used DESC", (fingerprint,))
+                .fetchall()
+            )
         return [name.decode("utf-8", "surrogatepass") for (name,) in rows if _is_name(name)]
 
     def write(self, writes: Sequence[Write], unused_since: float) -> list[Head | None]:
@@ -194,7 +196,8 @@ class SessionFile:
 
         Gives the new head of each, or None if its base is no longer what the file has.
         """
-        with self._writing.use() as connection:
+        with self._writing.lock:
+            connection = self._writing.opened()
             with _transaction(connection):
                 _delete(connection, "used < ?", (unused_since,))
                 heads = [_write(connection, write) for write in writes]
@@ -208,7 +211,7 @@ class SessionFile:
         values: list[Any] = [*map(_blob, names)]
         if fingerprint is not None:
             condition, values = f"{condition} AND fingerprint = ?", [*values, fingerprint]
-        with self._writing.use() as connection, _transaction(connection):
+        with self._writing.lock, _transaction(self._writing.opened()) as connection:
             return _delete(connection, condition, values)
 
     def close(self) -> None:
@@ -252,12 +255,11 @@ class _Connection:
         self._open = open
         self._connection: sqlite3.Connection | None = None
 
-    @contextlib.contextmanager
-    def use(self) -> Iterator[sqlite3.Connection]:
-        with self.lock:
-            if self._connection is None:
-                self._connection = self._open()
-            yield self._connection
+    def opened(self) -> sqlite3.Connection:
+        """The connection.  Needs the lock."""
+        if self._connection is None:
+            self._connection = self._open()
+        return self._connection
 
     def close(self) -> None:
         if self._connection is not None:
@@ -295,10 +297,12 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 @contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
+def _transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
+    if connection.in_transaction:  # one that was interrupted
+        connection.execute("ROLLBACK")
     connection.execute(f"BEGIN {kind}")
     try:
-        yield
+        yield connection
     except BaseException:
         with contextlib.suppress(sqlite3.Error):  # some errors have rolled back already
             connection.execute("ROLLBACK")

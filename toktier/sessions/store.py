@@ -6,10 +6,10 @@ known session: the paper's figure 14b).  A caller who has no name for its sessio
 text that has most in common with the request is found by hashes of its prefixes, and continued in a copy.
 
 Each session has a lock of its own, which is held while its text is tokenized.  The store's lock is held for
-bookkeeping alone, and a thread that uses a session never waits for it: what is to be booked goes into a queue,
-which whoever has the lock works off.  (A thread that waits lets go of the interpreter's lock, may come by the
-store's while it waits for that one, and makes the next thread wait, and so on.)  Locks are taken in one order: the
-writer's, a session's, the store's.
+bookkeeping alone, and a thread that uses a session does not wait for it while another has it: what is to be booked
+goes into a queue, which whoever has the lock works off.  (A thread that waits lets go of the interpreter's lock,
+may come by the store's while it waits for that one, and makes the next thread wait, and so on.)  Locks are taken
+in one order: the writer's, a session's, the store's.
 
 With a path, sessions are written to a file as well, soon after they change and by another thread
 (:mod:`~toktier.sessions.persistence`).  Nothing depends on the file: what cannot be read is a miss.
@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,8 @@ from .text import BlockText
 
 if TYPE_CHECKING:
     from ..tokenizer import Special, Tokenizer
+
+Result = TypeVar("Result")
 
 #: Seconds from a change to its being written, so that changes are written together.
 _DELAY = 0.2
@@ -188,8 +190,7 @@ class SessionStore:
         tokens in another way.
         """
         entry = self._entry(tokenizer, session_id, special)
-        with self._using(entry):
-            return StoredSession(self, entry)
+        return self._use(entry, lambda session: StoredSession(self, entry))
 
     def encode(
         self,
@@ -209,9 +210,12 @@ class SessionStore:
         if session_id is None:
             return self._by_content(tokenizer, text, add_special_tokens, special)
         entry = self._entry(tokenizer, session_id, special)
-        with self._using(entry) as session:
+
+        def update(session: Session) -> NDArray[np.uint32]:
             entry.change(session, lambda session: session.update(text))
             return _prompt(session, add_special_tokens)
+
+        return self._use(entry, update)
 
     def discard(self, session_id: str) -> bool:
         """Forget a session, in memory and in the file, as when a conversation ends; whether there was one.
@@ -220,7 +224,8 @@ class SessionStore:
         """
         key = _key(session_id)
         with self._writing:
-            with self._books():
+            with self._booking(), self._lock:
+                self._work_off()
                 self._check_open()
                 entry = self._alive.pop(key, None)
                 if entry is not None:
@@ -235,13 +240,15 @@ class SessionStore:
 
     def __len__(self) -> int:
         """How many sessions are in memory."""
-        with self._books():
+        with self._booking(), self._lock:
+            self._work_off()
             return len(self._kept)
 
     @property
     def counters(self) -> StoreCounters:
         """A snapshot of what was done so far."""
-        with self._books():
+        with self._booking(), self._lock:
+            self._work_off()
             values: dict[str, Any] = dict(self._totals)
             fallbacks = dict(self._fallbacks)
             return StoreCounters(**values, fallbacks=fallbacks, sessions=len(self._kept), bytes=self._bytes)
@@ -262,7 +269,8 @@ class SessionStore:
         if entry is not None and entry.used < self._clock() - self._ttl:
             entry = None  # gone, unless a caller holds it
         if entry is None:
-            with self._books():
+            with self._booking(), self._lock:
+                self._work_off()
                 self._check_open()
                 self._expire()
                 entry = self._alive.get(key)
@@ -289,7 +297,8 @@ class SessionStore:
         key = f"content:{uuid.uuid4().hex}"
         entry = Entry(key, tokenizer, special, f"{special}:{key}")
         mark, length = self._index.follow(entry.seed, text)
-        with self._books():
+        with self._booking(), self._lock:
+            self._work_off()
             self._check_open()
             self._expire()
             found = self._index.newest(mark) if length else None
@@ -297,12 +306,19 @@ class SessionStore:
                 found = None
         point: Checkpoint | None = None
         if found is not None:
-            with contextlib.suppress(SessionUnavailableError), self._using(found) as session:
+
+            def look(session: Session) -> tuple[Checkpoint, NDArray[np.uint32] | None]:
                 point = session.checkpoint()
                 if len(text) == len(point.text) == point.text.common_prefix(text):
-                    self._count("hits")
-                    return _prompt(session, add_special_tokens)
+                    return point, _prompt(session, add_special_tokens)
                 entry.text, entry.marks = found.text, found.marks
+                return point, None
+
+            with contextlib.suppress(SessionUnavailableError):
+                point, ids = self._use(found, look)
+                if ids is not None:
+                    self._count("hits")
+                    return ids
         if found is None or point is None:
             entry.session = Session(tokenizer, special=special)
             entry.session.update(text)
@@ -315,11 +331,11 @@ class SessionStore:
                 with found.lock:
                     entry.take_over(found, f"{special}:content:{uuid.uuid4().hex}")
                 entry.note(len(point.ids), patch)
-                with self._books():
+                with self._booking(), self._lock:
+                    self._work_off()
                     self._unwritten.pop(found.key, None)
         self._alive[key] = entry
-        with self._using(entry) as session:
-            return _prompt(session, add_special_tokens)
+        return self._use(entry, lambda session: _prompt(session, add_special_tokens))
 
     def _index_file(self, tokenizer: Tokenizer, special: Special) -> None:
         """Before the first lookup by content: load from the file what fits into half the memory, newest first."""
@@ -335,7 +351,8 @@ class SessionStore:
                     names = file.names(tokenizer.fingerprint)
             for name in names:
                 prefix, _, key = name.partition(":")
-                with self._books():
+                with self._booking(), self._lock:
+                    self._work_off()
                     if self._bytes > self._max_bytes // 2:
                         break
                     if prefix != special or key in self._alive:
@@ -344,16 +361,16 @@ class SessionStore:
                 with entry.lock:
                     if entry.session is None and self._load(entry):
                         self._uses.append(entry.use(entry.used))
-                        with self._books():
+                        with self._booking(), self._lock:
+                            self._work_off()
                             if key in self._kept:
                                 self._kept.move_to_end(key, last=False)
             self._indexed.add(kind)
 
     # --- using ------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _using(self, entry: Entry) -> Iterator[Session]:
-        """The session, with its lock held; afterwards the books are brought up to date."""
+    def _use(self, entry: Entry, what: Callable[[Session], Result]) -> Result:
+        """Do something to the session, with its lock held; afterwards the books are brought up to date."""
         with entry.lock:
             self._check_open()
             if entry.lost:
@@ -363,13 +380,14 @@ class SessionStore:
             session = entry.session
             assert session is not None
             try:
-                yield session
+                result = what(session)
             finally:
                 self._uses.append(entry.use(self._clock()))
                 self._book()
         if self._urgent:  # what was let go stays in memory until it is written
             self._urgent = False
             self._write()
+        return result
 
     def _open(self, entry: Entry) -> None:
         if self._load(entry):
@@ -380,23 +398,22 @@ class SessionStore:
 
     # --- the books --------------------------------------------------------------------
 
+    # An interrupt may come right after a lock was acquired, which is then never released, or not before the
+    # traceback is gone; only a `with` statement of the lock itself is never left halfway.
+
     @contextlib.contextmanager
-    def _books(self) -> Iterator[None]:
-        """The lock of the books, which are up to date."""
+    def _booking(self) -> Iterator[None]:
+        """Around the lock: what comes in while it is held is booked afterwards."""
         try:
-            with self._lock:
-                self._work_off()
-                yield
+            yield
         finally:
-            self._book()  # what came in meanwhile
+            self._book()
 
     def _book(self) -> None:
         """Bring the books up to date, or leave it to the thread that is about to."""
-        while self._uses and self._lock.acquire(blocking=False):
-            try:
+        while self._uses and not self._lock.locked():
+            with self._lock:
                 self._work_off()
-            finally:
-                self._lock.release()
 
     def _work_off(self) -> None:
         """Book the uses that wait.  Needs the lock."""
@@ -407,11 +424,11 @@ class SessionStore:
             entry = use.entry
             if entry is None or entry.lost or self._closed:
                 continue
+            self._kept[entry.key] = entry
+            self._kept.move_to_end(entry.key)
             self._index.replace(entry, entry.indexed, use.marks)
             size = self._bytes + use.nbytes - entry.nbytes
             self._bytes, entry.indexed, entry.nbytes = size, use.marks, use.nbytes
-            self._kept[entry.key] = entry
-            self._kept.move_to_end(entry.key)
             if self._file is not None and self._disk_problem is None:
                 self._unwritten[entry.key] = entry
                 self._wake_writer()
@@ -421,11 +438,13 @@ class SessionStore:
     def _evict(self) -> int:
         """Let go what is too much; how many of those are not in the file yet.  Needs the lock."""
         unwritten = 0
-        while self._bytes > self._max_bytes:
+        while self._bytes > self._max_bytes and self._kept:
             entry = next(iter(self._kept.values()))
             self._forget(entry)
             self._totals["evictions"] += 1
             unwritten += entry.key in self._unwritten
+        if not self._kept:
+            self._bytes = 0  # as it is already, unless an interrupt came between two steps of the books
         return unwritten
 
     def _expire(self) -> int:
@@ -465,7 +484,8 @@ class SessionStore:
         """Write what has changed and let everything go.  The store and its sessions cannot be used any more."""
         self._write()
         with self._writing:
-            with self._books():
+            with self._booking(), self._lock:
+                self._work_off()
                 self._closed = True
                 self._kept.clear()
                 self._unwritten = {}
@@ -519,7 +539,8 @@ class SessionStore:
         What cannot be written waits for the next time, as long as it is in memory.
         """
         with self._writing:
-            with self._books():
+            with self._booking(), self._lock:
+                self._work_off()
                 waiting, self._unwritten = self._unwritten, {}
             try:
                 while waiting and (batch := self._batch(waiting)):
@@ -533,7 +554,8 @@ class SessionStore:
                     if not heads:
                         break
             finally:
-                with self._books():
+                with self._booking(), self._lock:
+                    self._work_off()
                     if self._disk_problem is None:
                         kept = {key: entry for key, entry in waiting.items() if self._kept.get(key) is entry}
                         self._unwritten = kept | self._unwritten

@@ -119,9 +119,7 @@ class StoredSession:
     # ------------------------------------------------------------------------------------
 
     def _read(self, what: Callable[[Session], Result]) -> Result:
-        with self._store._using(self._entry) as session:
-            return what(session)
+        return self._store._use(self._entry, what)
 
     def _change(self, change: Callable[[Session], Patch]) -> Patch:
-        with self._store._using(self._entry) as session:
-            return self._entry.change(session, change)
+        return self._store._use(self._entry, lambda session: self._entry.change(session, change))
