@@ -59,16 +59,14 @@ class Memo:
         if max(map(len, fresh), default=0) > _LONGEST:
             fresh = {piece: ids for piece, ids in fresh.items() if len(piece) <= _LONGEST}
         cost = sum(map(len, fresh)) + sum(map(len, fresh.values())) + _ENTRY * len(fresh)
-        if not self._lock.acquire(blocking=False):
+        if self._lock.locked():
             return  # rather than wait for another thread
-        try:
+        with self._lock:  # an interrupt right after acquire() would leave it locked
             if self._cost + cost > self._budget:
                 self._known, self._cost = {}, 0
             if cost <= self._budget:
                 self._known.update(fresh)
                 self._cost += cost
-        finally:
-            self._lock.release()
 
 
 def ranges(starts: NDArray[np.int64], counts: NDArray[np.int64], step: int = 1) -> NDArray[np.int64]:
