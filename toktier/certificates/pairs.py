@@ -129,6 +129,8 @@ def futures(graph: Positions, one: NDArray[np.int64], other: NDArray[np.int64]) 
     steps = [np.empty((3, 0), np.int64)]
     while len(frontier):
         which, atom, x, y = joint_edges(graph, frontier // size, frontier % size)
+        kept = np.flatnonzero(graph.agree[x, y])
+        which, atom, x, y = which[kept], atom[kept], x[kept], y[kept]
         steps.append(np.stack((frontier[which], atom, x * size + y)))
         target = distinct(x * size + y)
         frontier = target[known.take(np.searchsorted(known, target), mode="clip") != target]

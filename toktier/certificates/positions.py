@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,8 @@ class Positions:
     ``first``, ``last``, ``begins``: bool, shape (states,): the position is the start or the end of a text; a
     piece begins at it.  Edges: from ``source`` to ``target`` by reading ``atom``, int64, sorted by source and
     atom; ``offsets``, of length states * atoms + 1, says where the edges of a source and an atom are.
-    ``states``: the walk and oracle states that each stands for, as (walk states, oracle states).
+    ``states``: the walk and oracle states that each stands for, as (walk states, oracle states).  ``agree``: bool,
+    shape (states, states), False for two that cannot have one and the same text behind them (:func:`_agree`).
     """
 
     atoms: int
@@ -46,6 +48,7 @@ class Positions:
     target: NDArray[np.int64]
     offsets: NDArray[np.int64]
     states: tuple[tuple[_Tuple, _Tuple], ...]
+    agree: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.first)
@@ -62,6 +65,7 @@ def positions(machines: Sequence[Machine], atoms: int) -> Positions:
     end = (0,) * count
     ahead = _oracle_edges(oracles, atoms)
 
+    @cache  # most are asked about by several characters and from several states
     def step(walk: _Tuple, oracle: _Tuple) -> tuple[int, _Tuple]:
         """The first stage that begins a piece here (``count`` if none does), and the next walk states."""
         beginning, after = count, []
@@ -143,6 +147,10 @@ def _trimmed(
     source, atom, target = renumber[source[kept]][order], atom[kept][order], renumber[target[kept]][order]
     size = int(alive.sum())
     counts = np.bincount(source * atoms + atom, minlength=size * atoms)
+    trimmed = tuple(state for state, kept in zip(states, alive.tolist(), strict=True) if kept)
+    walks, ahead = np.array(trimmed, np.int32).transpose(1, 2, 0)
+    onward = walks.copy()
+    onward[:, source] = walks[:, target]
     return Positions(
         atoms,
         (np.arange(len(states)) < firsts)[alive],
@@ -152,5 +160,20 @@ def _trimmed(
         atom,
         target,
         np.concatenate(([0], np.cumsum(counts))),
-        tuple(state for state, kept in zip(states, alive.tolist(), strict=True) if kept),
+        trimmed,
+        _agree(ahead, onward),
     )
+
+
+def _agree(ahead: NDArray[np.int32], onward: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which two states may have the same text behind them; (stages, states) each: oracle states, next walk states.
+
+    What the first oracle knows is a matter of that text alone.  If the first walk goes on in the same way, too,
+    so do the pieces of the first stage, and then what the second oracle knows is one and the same; and so on.
+    """
+    possible: NDArray[np.bool_] = ahead[0][:, None] == ahead[0]
+    same = possible.copy()
+    for stage in range(1, len(ahead)):
+        same &= onward[stage - 1][:, None] == onward[stage - 1]
+        possible &= ~same | (ahead[stage][:, None] == ahead[stage])
+    return possible

@@ -94,11 +94,14 @@ def arrivals(
     are not the same.
     """
     firsts = np.flatnonzero(graph.first)
-    ahead = np.array([oracle[0] for _, oracle in graph.states])  # of the first stage: a matter of y alone
-    pairs = np.argwhere(ahead[before][:, None] == ahead[firsts])
-    arrived = before[pairs[:, 0]]
-    which, atom, one, other = joint_edges(graph, arrived, firsts[pairs[:, 1]])
-    differ = one != other
+    onward = np.array([walk for walk, _ in graph.states])
+    onward[graph.source] = onward[graph.target]
+    pairs = np.argwhere(graph.agree[np.ix_(before, firsts)])
+    arrived, first = before[pairs[:, 0]], firsts[pairs[:, 1]]
+    unlike = (onward[arrived] != onward[first]).any(axis=1)  # the others read the same text in the same states
+    arrived, first = arrived[unlike], first[unlike]
+    which, atom, one, other = joint_edges(graph, arrived, first)
+    differ = np.flatnonzero((one != other) & graph.agree[one, other])
     return arrived[which[differ]], atom[differ], one[differ], other[differ]
 
 
