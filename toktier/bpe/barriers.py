@@ -1,4 +1,4 @@
-"""Cutting words of a byte-level vocabulary into parts that merge apart.
+"""Cutting words into parts that merge apart.
 
 **Lemma.**  Let u and v be neighbouring characters of a word that are certified starts both
 (:mod:`~toktier.bpe.symbols`).  If no rule merges a symbol whose text ends with u and one whose text begins with
@@ -13,6 +13,9 @@ it does alone.  Alone, u and v are still certified starts: an edge asks less of 
 In Chinese text half to two thirds of all neighbours are such a barrier.  The parts recur many times more often
 than the words do: 93,000 distinct words of a million characters have 18,000 (gpt-oss) to 55,000 (qwen3) distinct
 parts, so that a memo knows them even in a text of new words.
+
+In a vocabulary of characters (Llama 2, Gemma) every word has one row of first symbols, so that the lemma holds for
+any two neighbours, ASCII or not.  A fifth of those in English and code are barriers there.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ class Barriers:
 
     @property
     def everywhere(self) -> bool:
-        """Whether :meth:`find_everywhere` may be asked: the vocabulary is not of bytes."""
+        """Whether :meth:`find_everywhere` may be asked: the vocabulary is one of characters."""
         return self.first.neighbours is None
 
     def find_everywhere(self, points: NDArray[np.uint32]) -> NDArray[np.int64]:
