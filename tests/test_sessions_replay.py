@@ -188,7 +188,7 @@ def test_many_random_changes(name: str) -> None:
 
 #: Sizes that only long texts reach, made small enough for short ones: parts, anchors, reaches, blocks.
 SMALL: list[tuple[ModuleType, dict[str, Any]]] = [
-    (engine_module, {"PART": 24, "_CHANGED": 16, "EVERY": 8, "_COUNTED": 5}),
+    (engine_module, {"PART": 24, "EVERY": 8, "_COUNTED": 5}),
     (repair, {"EVERY": 8, "_REACH": (2, 5, 12), "_CHECKED": 3, "_OVERLAP": 2, "_APART": 10, "_PROBE": 6}),
     (anchors, {"SPACING": 4}),
     (text_module, {"_BLOCK": 8, "_WIDE_BLOCK": 4}),

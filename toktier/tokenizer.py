@@ -669,12 +669,30 @@ class Tokenizer:
             return self._reference.model_ids(text, special)
         return np.concatenate(self._reference.model_batch([text[a:b] for a, b in pairwise(edges)], special))
 
-    def _encode_group(
-        self, texts: Sequence[str], special: Special, backend: str | None, wanted: int | None
+    def _encode_stretches(
+        self, stretches: Sequence[str], special: Special, *, continuing: bool
     ) -> list[NDArray[np.uint32]]:
-        """Short texts together, on the ``numpy`` backend, where they make a long one; others one by one."""
+        """The model's ids of stretches of one text that meet at certified cuts which close; see _encode_part."""
+        if self._is_reference(None):
+            return [self._encode_part(s, special, continuing=continuing or i > 0) for i, s in enumerate(stretches)]
+        return self._encode_group(stretches, special, None, None, continuing)
+
+    def _encode_group(
+        self,
+        texts: Sequence[str],
+        special: Special,
+        backend: str | None,
+        wanted: int | None,
+        continuing: bool | None = None,
+    ) -> list[NDArray[np.uint32]]:
+        """Short texts together, on the ``numpy`` backend, where they make a long one; others one by one.
+
+        ``continuing`` is None if they are texts of their own.  Otherwise they make up one that is cut at certified
+        cuts, and it says whether that goes on from one itself.
+        """
         together = sum(map(len, texts))
         chosen = self._check_backend(backend)
+        later = [continuing is not None and (continuing or number > 0) for number in range(len(texts))]
         if (
             wanted is None
             and len(texts) > 1
@@ -684,19 +702,27 @@ class Tokenizer:
             engine: Backend = self._backends["numpy"]
             if chosen == "jax" or (chosen == "auto" and self._for_device(together)):
                 engine = self._jax()
-            unchecked = self._unchecked(texts, special) if engine.name == "jax" else None
+            unchecked = None
+            if engine.name == "jax" and continuing is None:
+                unchecked = self._unchecked(texts, special)
             prepared = []
-            for text in texts:
+            for text, goes_on in zip(texts, later, strict=True):
                 with _own_errors(text):
-                    prepared.append(self._prepare(text, special, as_it_is=unchecked is not None))
+                    prepared.append(self._prepare(text, special, goes_on, as_it_is=unchecked is not None))
                     text.encode("utf-8")
             joined, seams = batching.join(prepared)
             if engine.name == "jax" and not self._jax().fits(joined):
                 half = len(texts) // 2
-                left = self._encode_group(texts[:half], special, backend, wanted)
-                return left + self._encode_group(texts[half:], special, backend, wanted)
+                left = self._encode_group(texts[:half], special, backend, wanted, continuing)
+                rest = None if continuing is None else True
+                return left + self._encode_group(texts[half:], special, backend, wanted, rest)
             found = engine.encode(joined) if unchecked is None else self._jax().encode(joined, unchecked)
             return batching.split(*found, seams)
+        if continuing is not None:
+            return [
+                self._encode_part(text, special, backend, continuing=goes_on)
+                for text, goes_on in zip(texts, later, strict=True)
+            ]
         alone = []
         for text in texts:
             with _own_errors(text):

@@ -18,11 +18,9 @@ from .anchors import NO_ANCHORS, Anchors
 if TYPE_CHECKING:
     from ..tokenizer import Encoding, Special, Tokenizer
 
-#: Characters of a stretch that are encoded in one go, on one core; the cuts between are anchors.
+#: Characters of a stretch that are encoded in one go, on one core.
 PART = 1 << 18
-#: The same where the normalizer changes something.
-_CHANGED = 1 << 16
-#: Within a part that it leaves alone, anchors are about so many characters apart.
+#: The cuts inside it that are anchors are about so many characters apart.
 EVERY = 1 << 14
 #: Behind a cut so many characters at most are counted token by token.
 _COUNTED = 256
@@ -65,29 +63,20 @@ class Engine:
         """The same for a stretch that may be long."""
         if len(text) < 2 * EVERY:
             return Window(self, text, self.encode(text, at_start), NO_ANCHORS)
-        edges = self.cuts.parts(text, PART)
-        if self.widths is not None:  # looking inside what is normalized would cost a third of encoding it
-            finer = [0]
-            for start, stop in pairwise(edges):
-                part = text[start:stop]
-                size = PART if self._leaves_alone(part) else _CHANGED
-                finer += [start + edge for edge in self.cuts.parts(part, size)[1:]]
-            edges = finer
         self.characters += len(text)
+        edges = self.cuts.parts(text, PART)
         parts = [(text[start:stop], at_start and not start) for start, stop in pairwise(edges)]
-        encoded = map_parts(self._encode_part, parts, None)
-        begins = np.cumsum([0, *map(len, encoded)])[:-1].tolist()
-        places, tokens = [], []
-        for start, token, (part, _), ids in zip(edges[:-1], begins, parts, encoded, strict=True):
-            inside = self.inside(part, ids) if self._leaves_alone(part) else NO_ANCHORS
-            places += [np.array([start]), inside.positions + start]
-            tokens += [np.array([token]), inside.tokens + token]
-        anchors = Anchors(np.concatenate(places)[1:], np.concatenate(tokens)[1:])
-        return Window(self, text, np.concatenate(encoded), anchors)
+        stretches = [stretch for part in map_parts(self._in_stretches, parts, None) for stretch in part]
+        sizes, ids = zip(*stretches, strict=True)
+        places, tokens = np.cumsum(sizes)[:-1], np.cumsum([*map(len, ids)])[:-1]
+        return Window(self, text, np.concatenate(ids), Anchors(places, tokens))
 
-    def _encode_part(self, part: tuple[str, bool]) -> NDArray[np.uint32]:
+    def _in_stretches(self, part: tuple[str, bool]) -> list[tuple[int, NDArray[np.uint32]]]:
+        """The ids of each of the stretches of a part, and how many characters it has."""
         text, at_start = part
-        return self.tokenizer._encode_part(text, self.special, continuing=not at_start)
+        stretches = [text[start:stop] for start, stop in pairwise(self.cuts.parts(text, EVERY))]
+        encoded = self.tokenizer._encode_stretches(stretches, self.special, continuing=not at_start)
+        return list(zip(map(len, stretches), encoded, strict=True))
 
     def inside(self, text: str, ids: NDArray[np.uint32]) -> Anchors:
         """Anchors within a stretch whose ids are known, found by the bytes that these stand for.
