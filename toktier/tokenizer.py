@@ -709,7 +709,8 @@ class Tokenizer:
             for text, goes_on in zip(texts, later, strict=True):
                 with _own_errors(text):
                     prepared.append(self._prepare(text, special, goes_on, as_it_is=unchecked is not None))
-                    text.encode("utf-8")
+                    if continuing is None:  # the text of a session has been checked
+                        text.encode("utf-8")
             joined, seams = batching.join(prepared)
             if engine.name == "jax" and not self._jax().fits(joined):
                 half = len(texts) // 2
