@@ -87,7 +87,7 @@ class SpanMemo:
     ``budget`` bounds what it holds, in bytes; when it is full it is emptied.
     """
 
-    def __init__(self, encode: EncodeSpans, budget: int = 32 << 20) -> None:
+    def __init__(self, encode: EncodeSpans, budget: int = 16 << 20) -> None:
         self._encode = encode
         self._budget = budget
         self._entries = _empty()

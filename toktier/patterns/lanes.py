@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, islice, pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +31,8 @@ _LENGTHY_LANE = 48
 _FEW = 16
 #: Symbols whose windows are looked up in one go.
 _BLOCK = 1 << 16
-#: Flags so near are looked for step by step.
-_NEAR = 64
+#: Flags so near are looked for step by step, unless that is for one of so many places.
+_NEAR, _MANY = 64, 8
 
 
 @record
@@ -156,7 +157,8 @@ def _refine(stage: Stage, data: bytes, bounds: list[int], end: int) -> list[int]
         if data[start] == end:
             refined.append(stop)
         else:
-            refined += [start + match.end() for match in stage.pattern.finditer(data[start:stop])]
+            lengths = map(len, stage.pattern.findall(data[start:stop]))
+            refined += islice(accumulate(lengths, initial=start), 1, None)
     return refined
 
 
@@ -207,7 +209,7 @@ def _nearest(flags: NDArray[np.bool_], places: NDArray[np.int64], step: int) -> 
     found = places.copy()
     move = (~flags).view(np.int8) * np.int8(step)
     pending = np.arange(len(places))
-    for _ in range(_NEAR // 8):
+    for _ in range(_NEAR // 8 if len(places) <= len(flags) // _MANY else 0):  # else in one long run, say
         now = found[pending]
         for _ in range(8):
             now += move.take(now)
@@ -216,7 +218,8 @@ def _nearest(flags: NDArray[np.bool_], places: NDArray[np.int64], step: int) -> 
         if len(pending) == 0:
             return found
     flagged = np.flatnonzero(flags)
-    found[pending] = flagged[np.searchsorted(flagged, found[pending], side="right") - (step < 0)]
+    side: Literal["left", "right"] = "left" if step > 0 else "right"
+    found[pending] = flagged[np.searchsorted(flagged, found[pending], side) - (step < 0)]
     return found
 
 
