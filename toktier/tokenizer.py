@@ -669,14 +669,6 @@ class Tokenizer:
             return self._reference.model_ids(text, special)
         return np.concatenate(self._reference.model_batch([text[a:b] for a, b in pairwise(edges)], special))
 
-    def _encode_stretches(
-        self, stretches: Sequence[str], special: Special, *, continuing: bool
-    ) -> list[NDArray[np.uint32]]:
-        """The model's ids of stretches of one text that meet at certified cuts which close; see _encode_part."""
-        if self._is_reference(None):
-            return [self._encode_part(s, special, continuing=continuing or i > 0) for i, s in enumerate(stretches)]
-        return self._encode_group(stretches, special, None, None, continuing)
-
     def _encode_group(
         self,
         texts: Sequence[str],
@@ -688,7 +680,7 @@ class Tokenizer:
         """Short texts together, on the ``numpy`` backend, where they make a long one; others one by one.
 
         ``continuing`` is None if they are texts of their own.  Otherwise they make up one that is cut at certified
-        cuts, and it says whether that goes on from one itself.
+        cuts which close, and it says whether that goes on from one itself.
         """
         together = sum(map(len, texts))
         chosen = self._check_backend(backend)
@@ -696,6 +688,7 @@ class Tokenizer:
         if (
             wanted is None
             and len(texts) > 1
+            and not self._is_reference(backend)
             and chosen != "python"
             and (chosen in ("numpy", "jax") or together >= _LONG_TEXT)
         ):

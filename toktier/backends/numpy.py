@@ -40,10 +40,7 @@ class NumpyBackend:
         if not text.text:
             return NO_IDS, NO_POSITIONS
         encoded = self._splitting.read(text)
-        barriers = NO_POSITIONS
-        if self._pieces.barriers is not None and encoded.points is not None:
-            barriers = self._pieces.barriers.find(encoded.points)
-        starts = self._splitting.starts(text, encoded.atoms, barriers)
+        starts = self._splitting.starts(text, encoded, self._pieces.barriers)
         added = NO_POSITIONS
         if len(text.ids):
             added = np.flatnonzero(encoded.atoms.take(starts) == self._end)
@@ -81,7 +78,7 @@ class NumpyBackend:
         return join(parts, counts), counts
 
     def piece_starts(self, text: PreparedText) -> NDArray[np.int64]:
-        return self._splitting.starts(text, self._splitting.read(text).atoms)
+        return self._splitting.starts(text, self._splitting.read(text))
 
 
 def _replace(

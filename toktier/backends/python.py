@@ -99,11 +99,7 @@ class PythonBackend:
 
     def _pieces_by_arrays(self, text: PreparedText, barriers: Barriers | None) -> tuple[list[str], list[int]]:
         """The same, by the machine instead of the pattern."""
-        encoded = self._splitting.read(text)
-        further = NO_POSITIONS
-        if encoded.points is not None and barriers is not None:
-            further = barriers.find(encoded.points)
-        starts = self._splitting.starts(text, encoded.atoms, further)
+        starts = self._splitting.starts(text, self._splitting.read(text), barriers)
         pieces = _split(text.text, starts)
         if not len(text.starts):
             return pieces, []

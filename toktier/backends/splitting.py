@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bpe.barriers import Barriers
 from ..bpe.memo import ranges
 from ..compiled import Split
 from ..records import record, replace
-from ..segments import NO_POSITIONS, PreparedText
+from ..segments import PreparedText
 
 #: A text has few characters beyond ASCII if these have fewer bytes beyond their first than one in so many
 #: characters, and it has many if they have as many as one in so many.
@@ -87,14 +88,15 @@ class Splitting:
         return EncodedText(data, atoms, wide, extra)
 
     def starts(
-        self, text: PreparedText, atoms: NDArray[np.uint8], barriers: NDArray[np.int64] = NO_POSITIONS
+        self, text: PreparedText, encoded: EncodedText, barriers: Barriers | None = None
     ) -> NDArray[np.int64]:
         """Where pieces begin, an added token being one piece: characters, int64.
 
-        ``barriers``: where to cut them further.
+        Those of a text with many characters beyond ASCII are cut further at ``barriers``.
         """
-        begins = self._split.splitter.piece_starts(atoms)
-        begins[barriers] = True
+        begins = self._split.splitter.piece_starts(encoded.atoms)
+        if barriers is not None and encoded.points is not None:
+            begins[barriers.find(encoded.points)] = True
         if len(text.starts):
             begins[ranges(text.starts, text.stops - text.starts)] = False
             begins[text.starts] = True

@@ -92,9 +92,8 @@ class Splitter:
         if len(atoms) == 0:
             return np.zeros(0, np.bool_)
         begins: NDArray[np.bool_] | None = None
-        data = atoms.tobytes()  # in which atoms are looked for fast
         for stage in self.stages:
-            if stage.needs is None or any(atom in data for atom in stage.needs):
+            if _may_cut(stage, atoms):
                 begins = self._run(stage, atoms, begins)
         if begins is None:  # only added tokens cut
             begins = atoms == self.end
@@ -148,6 +147,14 @@ class Splitter:
         begins = np.zeros(len(data), np.bool_)
         begins[bounds[:-1]] = True
         return begins
+
+
+def _may_cut(stage: Stage, atoms: NDArray[np.uint8]) -> bool:
+    """Whether the text has any of the atoms that the stage needs."""
+    if stage.needs is None:
+        return True
+    data = atoms.tobytes()  # in which an atom is found fastest
+    return any(atom in data for atom in stage.needs)
 
 
 def _refine(stage: Stage, data: bytes, bounds: list[int], end: int) -> list[int]:
@@ -209,7 +216,8 @@ def _nearest(flags: NDArray[np.bool_], places: NDArray[np.int64], step: int) -> 
     found = places.copy()
     move = (~flags).view(np.int8) * np.int8(step)
     pending = np.arange(len(places))
-    for _ in range(_NEAR // 8 if len(places) <= len(flags) // _MANY else 0):  # else in one long run, say
+    near = _NEAR if len(places) <= len(flags) // _MANY else 0  # else many are in one long run, say
+    for _ in range(near // 8):
         now = found[pending]
         for _ in range(8):
             now += move.take(now)

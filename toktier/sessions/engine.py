@@ -75,7 +75,7 @@ class Engine:
         """The ids of each of the stretches of a part, and how many characters it has."""
         text, at_start = part
         stretches = [text[start:stop] for start, stop in pairwise(self.cuts.parts(text, EVERY))]
-        encoded = self.tokenizer._encode_stretches(stretches, self.special, continuing=not at_start)
+        encoded = self.tokenizer._encode_group(stretches, self.special, None, None, continuing=not at_start)
         return list(zip(map(len, stretches), encoded, strict=True))
 
     def inside(self, text: str, ids: NDArray[np.uint32]) -> Anchors:
