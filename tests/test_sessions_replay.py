@@ -78,7 +78,7 @@ def test_appends_of_any_size(size: int) -> None:
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", usual_tokenizers())
 def test_many_transcripts(name: str) -> None:
-    for seed in range(100, 140):
+    for seed in range(100, 142):
         assert replay(name, seed, 1000, median=70, largest=1500, context=1600) == 1000
         history.cache_clear()
     assert replay(name, 3, 200, context=300_000) == 200
