@@ -42,12 +42,14 @@ class Split:
 
     ``atom_of``: uint8 (0x110000,), the atom of each code point; ``splitter`` runs over atoms;
     ``patterns``: the stages for the standard library's ``re``, over stand-ins of the text
-    (:mod:`toktier.patterns.stdlib`).
+    (:mod:`toktier.patterns.stdlib`).  ``removed``: bool (atoms + 1,), those of characters that the pre-tokenizer
+    leaves out of the text, which are in pieces of their own; None if it leaves out none.
     """
 
     atom_of: NDArray[np.uint8]
     splitter: Splitter
     patterns: tuple[re.Pattern[str], ...]
+    removed: NDArray[np.bool_] | None = None
 
 
 @record
@@ -143,6 +145,7 @@ def _split(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Spl
         arrays["atom_of"],
         Splitter(stages, int(header["atoms"])),
         tuple(re.compile(stage["stand-in"]) for stage in header["stages"]),
+        arrays.get("removed"),
     )
 
 

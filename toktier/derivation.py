@@ -34,6 +34,7 @@ from .normalization import inert_table, unicode_forms
 from .patterns import stdlib, windows
 from .patterns.atoms import Atoms
 from .patterns.bimachine import Machine
+from .patterns.charsets import members
 from .patterns.stages import machines_of
 from .patterns.syntax import Node
 from .pipeline import BPE, Pipeline, parse
@@ -117,11 +118,16 @@ def derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
 def _derive_stages(plan: Plan, header: _Header, arrays: _Arrays) -> str | None:
     atoms, machines = machines_of(plan.stages)
     if any(c and m.has_gaps for c, m in zip(plan.covering, machines, strict=True)):
-        return "a Split removes characters from the text"
+        return "what a Split removes is not a matter of single characters"
     header["stages"] = [_describe(s, m, atoms) for s, m in zip(plan.stages, machines, strict=True)]
     header["byte_level"] = plan.byte_level
     header["atoms"] = atoms.count
     arrays["atom_of"] = atoms.of_code_point
+    removed = np.zeros(atoms.count + 1, np.bool_)  # the last one is the end atom
+    for set in plan.removed:
+        removed[atoms.of_code_point[members(set)]] = True
+    if removed.any():
+        arrays["removed"] = removed
     for number, machine in enumerate(machines):
         arrays[f"oracle {number}"] = machine.oracle
         arrays[f"walk {number}"] = machine.walk

@@ -18,8 +18,21 @@ from .certificates.barriers import lacks_bytes, why_no_barriers
 from .errors import UnsupportedPatternError
 from .patterns.backtracking import backtracks
 from .patterns.behaviors import BEHAVIORS, pieces_of
-from .patterns.charsets import DIGITS, PUNCTUATION, WHITE_SPACE, WORDS
-from .patterns.syntax import Alternation, Chars, Concat, Node, Not, One, Property, Repeat, Union, parse
+from .patterns.charsets import DIGITS, PUNCTUATION, WHITE_SPACE, WORDS, members
+from .patterns.syntax import (
+    Alternation,
+    Chars,
+    Concat,
+    Node,
+    Not,
+    One,
+    Property,
+    Repeat,
+    SetExpr,
+    Union,
+    parse,
+    sets_of,
+)
 from .pipeline import (
     BPE,
     ByteLevel,
@@ -53,6 +66,8 @@ _WORDS = Alternation(
     )
 )
 
+_NO_SET = "what a Split removes is not a matter of single characters"
+
 _WORD_MARK = "\u2581"  # the sign that SentencePiece-style vocabularies write for a space
 
 
@@ -60,11 +75,13 @@ _WORD_MARK = "\u2581"  # the sign that SentencePiece-style vocabularies write fo
 class Plan:
     """``stages`` in order; ``covering[i]`` says that stage i is only right if no character is in a gap.
 
+    ``removed``: the characters that the stages leave out of the text; each is in pieces of such ones alone.
     ``byte_level``: the model sees bytes (through GPT-2's alphabet), not characters.
     """
 
     stages: tuple[Node, ...]
     covering: tuple[bool, ...]
+    removed: tuple[SetExpr, ...]
     byte_level: bool
 
 
@@ -110,6 +127,7 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
         return "the model marks subwords by a prefix or suffix"
     stages: list[Node] = []
     covering: list[bool] = []
+    removed: list[SetExpr] = []
     byte_level = False
     mark = word_mark(pipeline.pre_tokenizer)
     for part in _flat(pipeline.pre_tokenizer):
@@ -128,13 +146,15 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
         if isinstance(found, str):
             return found
         for stage in found:
-            if stage.removes == "matches":
-                return "the pre-tokenizer removes characters from the text"
+            characters = _removed(stage)
+            if characters is None and stage.removes == "matches":
+                return _NO_SET
             stages.append(stage.pieces)
-            covering.append(stage.removes == "gaps")
+            covering.append(characters is None)
+            removed += characters or ()
         byte_level = isinstance(part, ByteLevel)
     if byte_level:
-        return Plan(tuple(stages), tuple(covering), True)
+        return Plan(tuple(stages), tuple(covering), tuple(removed), True)
     if not model.byte_fallback or lacks_bytes(vocabulary):
         return "the model has no token for some bytes"
     if model.ignore_merges:
@@ -143,7 +163,7 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
     barrier = _word_barrier(vocabulary, sign, sign)
     if isinstance(barrier, str):
         return barrier
-    return Plan((*stages, barrier), (*covering, False), False)
+    return Plan((*stages, barrier), (*covering, False), tuple(removed), False)
 
 
 def certificate_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> CertificatePlan | str:
@@ -182,11 +202,11 @@ def certificate_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Certi
         if isinstance(found, str):
             return found
         for stage in found:
-            by_character = stage.removes is None or _matches_all_of_a_set(stage.pieces)
-            if stage.removes == "matches" and not by_character:
-                return "what a Split removes is not a matter of single characters"
+            characters = _removed(stage)
+            if characters is None and stage.removes == "matches":
+                return _NO_SET
             stages.append(stage.pieces)
-            covering.append(not by_character)
+            covering.append(characters is None)
     if stages:
         return CertificatePlan(tuple(stages), tuple(covering), token_ends=token_ends, prefix=prefix)
     if not isinstance(pipeline.model, BPE):
@@ -269,14 +289,32 @@ def _literal(text: str) -> Node:
     return characters[0] if len(characters) == 1 else Concat(characters)
 
 
-def _matches_all_of_a_set(pattern: Node) -> bool:
-    """Whether a character is in a match if and only if it is in some set (of all that the pattern names)."""
-    match pattern:
-        case One() | Repeat(One(), 1, _, _):
-            return True
-        case Alternation(branches):
-            return all(map(_matches_all_of_a_set, branches))
-    return False
+def _removed(stage: _Stage) -> tuple[SetExpr, ...] | None:
+    """The characters that a stage leaves out wherever they stand; None if that is not a matter of the character.
+
+    It is one if some branches of the pattern match single characters, and no other has a character that is none of
+    them: then these are what is in matches.
+    """
+    if stage.removes is None:
+        return ()
+    alone: list[SetExpr] = []
+    others: list[SetExpr] = []
+    for branch in _branches(stage.pieces):
+        match branch:
+            case One(set) | Repeat(One(set), 1, _, _):
+                alone.append(set)
+            case _:
+                others += sets_of(branch)
+    matched = Union(tuple(alone))
+    if others and (members(Union(tuple(others))) & ~members(matched)).any():
+        return None
+    return (matched if stage.removes == "matches" else Not(matched),)
+
+
+def _branches(pattern: Node) -> list[Node]:
+    if isinstance(pattern, Alternation):
+        return [inner for branch in pattern.branches for inner in _branches(branch)]
+    return [pattern]
 
 
 def _metaspace(part: Metaspace, model: Model, vocabulary: Mapping[str, int]) -> list[Node] | str:

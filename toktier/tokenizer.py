@@ -26,6 +26,7 @@ from .backends.device import import_jax
 from .backends.numpy import NumpyBackend
 from .backends.python import PythonBackend
 from .backends.reference import Reference, engine_version, failures
+from .backends.splitting import KeptCharacters
 from .bpe.pieces import PieceEncoder
 from .bpe.tables import byte_alphabet
 from .certificates.cuts import Cuts
@@ -181,7 +182,7 @@ class Tokenizer:
         if engine is None:
             fallbacks.append(("everything", self._unsupported or ""))
         elif not self._gives_offsets:
-            why = "they are derived for byte-level models with no prefix and no normalizer but a Unicode form"
+            why = "they are derived for byte-level models whose tokens make up the text, perhaps in a Unicode form"
             fallbacks.append(("offsets", why))
         if self._cuts.refusal is not None:
             fallbacks.append(("repair and parallel encoding", self._cuts.refusal))
@@ -831,6 +832,7 @@ class Tokenizer:
             and engine.byte_level
             and _form(pipeline.normalizer) is not None
             and word_mark(pipeline.pre_tokenizer) is None
+            and engine.split.removed is None
         )
 
     @property
@@ -887,7 +889,9 @@ class Tokenizer:
         )
 
     def _piece_ids(self, piece: str) -> tuple[int, ...]:
-        return tuple(self._pieces.encode_one(piece))
+        assert self._compiled.engine is not None
+        kept = KeptCharacters(self._compiled.engine.split)[piece[0]]
+        return tuple(self._pieces.encode_one(piece)) if kept else ()
 
     def _reference_piece(self, piece: bytes) -> list[int]:
         text = piece.decode("utf-8")

@@ -28,6 +28,7 @@ class NumpyBackend:
 
     def __init__(self, split: Split, pieces: PieceEncoder) -> None:
         self._end = split.splitter.end
+        self._removed = split.removed
         self._pieces = pieces
         self._memo = SpanMemo(pieces.merge_spans)
         if pieces.barriers is not None and pieces.barriers.everywhere:
@@ -41,11 +42,13 @@ class NumpyBackend:
             return NO_IDS, NO_POSITIONS
         encoded = self._splitting.read(text)
         starts = self._splitting.starts(text, encoded, self._pieces.barriers)
-        added = NO_POSITIONS
-        if len(text.ids):
-            added = np.flatnonzero(encoded.atoms.take(starts) == self._end)
+        first = encoded.atoms.take(starts)
         starts = encoded.bytes_at(starts)
         lengths = np.diff(starts, append=len(encoded.data))
+        if self._removed is not None:
+            kept = np.flatnonzero(~self._removed.take(first))
+            first, starts, lengths = first[kept], starts[kept], lengths[kept]
+        added = np.flatnonzero(first == self._end) if len(text.ids) else NO_POSITIONS
         buffer = np.frombuffer(encoded.data + bytes(PADDING), np.uint8)
         ids = self._pieces.whole_pieces(buffer, starts, lengths)
         ids[added] = 0  # any id, so that they do not count as missing

@@ -19,7 +19,7 @@ from ..compiled import Split
 from ..lazy import lazy
 from ..patterns.stand_in import STAND_IN
 from ..segments import NO_IDS, NO_POSITIONS, PreparedText
-from .splitting import Splitting
+from .splitting import KeptCharacters, Splitting
 
 #: For texts of at least this many characters the pieces are found on arrays, as the ``numpy`` backend does: three
 #: times as fast as the pattern, which stays the way for short texts and for :meth:`PythonBackend.piece_starts`.
@@ -40,10 +40,15 @@ class PythonBackend:
         self._barriers = pieces.barriers
         self._splitting = Splitting(split)
         self._memo = Memo(pieces.encode)
+        self._keeps = KeptCharacters(split)
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         cut = self._pieces if len(text.text) < _LONG else self._pieces_by_arrays
         pieces, before = cut(text, self._barriers)
+        if self._split.removed is not None:
+            kept = [self._keeps[piece[0]] for piece in pieces]
+            total = list(accumulate(kept, initial=0))
+            pieces, before = list(compress(pieces, kept)), [total[count] for count in before]
         encoded = self._memo.encode(pieces)
         if not before:
             return np.frombuffer(bytearray().join(encoded), np.uint32), NO_POSITIONS

@@ -47,6 +47,19 @@ class EncodedText:
         return characters + shifts
 
 
+class KeptCharacters(dict[str, bool]):
+    """Whether pieces that begin with a character stay in the text; remembers those that it was asked about."""
+
+    def __init__(self, split: Split) -> None:
+        super().__init__()
+        self._split = split
+
+    def __missing__(self, character: str) -> bool:
+        removed = self._split.removed
+        found = self[character] = removed is None or not removed[self._split.atom_of[ord(character)]]
+        return found
+
+
 class Splitting:
     """Reads texts and cuts them into pieces; immutable."""
 
