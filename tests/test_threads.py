@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from judge import as_text, literals, reference, truncating
 
 from toktier.bpe.memo import Memo
 from toktier.lazy import lazy
+from toktier.parallel import map_parts
 from toktier.tokenizer import Tokenizer
 
 NAME = "qwen3"
@@ -187,6 +190,44 @@ def _wait(child: int, seconds: float) -> int | None:
     os.kill(child, 9)
     os.waitpid(child, 0)
     return None
+
+
+def test_calls_in_one_another_share_the_threads() -> None:
+    """None waits for a thread that waits for it."""
+
+    def row(y: int) -> list[int]:
+        return map_parts(lambda x: x * y, range(20), 8)
+
+    def work(_: int) -> None:
+        assert map_parts(row, range(60), 8) == [[x * y for x in range(20)] for y in range(60)]
+
+    in_threads(work, 6)
+
+
+def test_an_error_in_a_part_is_the_callers() -> None:
+    done: list[int] = []
+
+    def work(number: int) -> None:
+        if number == 3:
+            raise ValueError("part 3")
+        time.sleep(0.002)
+        done.append(number)
+
+    for _ in range(5):
+        done.clear()
+        with pytest.raises(ValueError, match="part 3"):
+            map_parts(work, range(1000), 4)
+        assert len(done) < 900, "the other parts were begun all the same"
+
+
+def test_encoding_while_the_interpreter_shuts_down() -> None:
+    """No thread can be had any more."""
+    code = (
+        "import atexit, toktier; tok = toktier.load('gpt2'); texts = ['some words ' * 100] * 400\n"
+        "right = tok.encode_batch(texts, threads=4)\n"
+        "atexit.register(lambda: print(tok.encode_batch(texts, threads=4) == right))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "True\n"
 
 
 def test_truncation_is_no_shared_setting() -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
 
 from .arguments import check_natural
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -40,14 +45,65 @@ def groups(texts: Sequence[str], size: int) -> Iterator[list[str]]:
 
 
 def map_parts(function: Callable[[Part], Result], parts: Sequence[Part], threads: int | None) -> list[Result]:
-    """``function`` of each part, in order, on up to ``threads`` threads, or one for each usable core."""
+    """``function`` of each part, in order, on up to ``threads`` threads, or one for each usable core.
+
+    The calling thread takes parts like the others and waits for none that has not begun, so that calls may stand
+    in one another, and one that gets no help does all by itself.
+    """
     workers = min(len(parts), usable_cores() if threads is None else threads)
     if workers < 2:
         return [function(part) for part in parts]
-    from concurrent.futures import (
-        ThreadPoolExecutor,  # late: with the module for logging, which nothing else needs
-    )
+    left = deque(enumerate(parts))
+    results: dict[int, Result] = {}
 
-    # A pool for this call alone: one that lives on would not survive a fork.
-    with ThreadPoolExecutor(workers, thread_name_prefix="toktier") as pool:
-        return list(pool.map(function, parts))
+    def work() -> None:
+        try:
+            for number, part in _taken(left):
+                results[number] = function(part)
+        finally:
+            left.clear()  # after an error nothing more is begun
+
+    helpers = _helpers(work, workers - 1)
+    try:
+        work()
+        for helper in helpers:
+            if not helper.cancel():
+                helper.result()
+    finally:
+        left.clear()  # nor after an interrupt
+    return [results[number] for number in range(len(parts))]
+
+
+def _taken(left: deque[tuple[int, Part]]) -> Iterator[tuple[int, Part]]:
+    """What is left, each for one thread only."""
+    while left:
+        try:
+            item = left.popleft()
+        except IndexError:  # another thread was faster
+            return
+        yield item
+
+
+def _helpers(work: Callable[[], None], count: int) -> list[Future[None]]:
+    """``work`` on other threads, where there are any: none can be had while the interpreter shuts down."""
+    try:
+        return [_pool().submit(work) for _ in range(count)]
+    except RuntimeError:
+        return []
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """The threads of this process.
+
+    They stay: the C library's allocator keeps memory for each thread, and what new ones of every call leave behind
+    grows (0.2 to 0.3 MB for each text of a million characters).
+    """
+    # late: with the module for logging, which nothing else needs
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(thread_name_prefix="toktier")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
