@@ -20,7 +20,7 @@ from .backends.reference import engine_version
 from .bpe.barriers import Barriers
 from .bpe.pieces import PieceTables, long_tokens
 from .bpe.symbols import FirstSymbols, Neighbours
-from .bpe.tables import Merges, TokenBytes
+from .bpe.tables import Merges, TokenBytes, word_ends
 from .certificates.certificate import ARRAYS, Certificate
 from .patterns import lanes, windows
 from .patterns.bimachine import Machine
@@ -102,7 +102,8 @@ def shipped(fingerprint: str) -> tuple[_Header, _Arrays] | None:
     if bundle is None or bundle.header["version"] != [FORMAT, engine_version(), fingerprint]:
         return None
     header, arrays = dict(bundle.header), dict(bundle.arrays)
-    hash_tables.fill(header["tables"], arrays, _tokens(arrays))
+    suffix = header["document"]["model"].get("end_of_word_suffix") or ""
+    hash_tables.fill(header["tables"], arrays, word_ends(_tokens(arrays), suffix))
     return header, arrays
 
 
@@ -159,7 +160,7 @@ def _pieces(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], token
     neighbours = None
     if header["byte_level"]:
         neighbours = Neighbours(arrays["certified row"], arrays["certified before"], arrays["certified after"])
-    first = FirstSymbols(arrays["of_byte"], arrays["of_character"], neighbours)
+    first = FirstSymbols(arrays["of_byte"], arrays["of_character"], neighbours, arrays.get("of_last"))
     return PieceTables(
         Merges(arrays["left"], arrays["right"], arrays["result"], pairs),
         first,

@@ -171,9 +171,16 @@ def _derive_model(
     of_byte = np.array([vocabulary.get(name, ABSENT) for name in names], np.uint32)
     # bytes that can begin a character may be missing where the model passes over what it does not know
     passes_over = pipeline.model.unk_token is None and not pipeline.model.byte_fallback
-    needed = [*range(0xC0), *(() if passes_over else range(0xC2, 0xF5))]
+    suffix = pipeline.model.end_of_word_suffix
+    needed = [*range(0xC0), *(() if passes_over and not suffix else range(0xC2, 0xF5))]
     if plan.byte_level and (of_byte[needed] == ABSENT).any():
         return "the vocabulary lacks some bytes"
+    of_last = None
+    if suffix:
+        of_last = np.array([vocabulary.get(name + suffix, ABSENT) for name in names], np.uint32)
+        if (of_last[:0xC0] == ABSENT).any() or not {*suffix} <= {*names}:
+            return "the vocabulary lacks some bytes that end a word"
+        arrays["of_last"] = of_last
     merges = tables.merges(model)
     if not plan.byte_level and np.isin(of_byte, (merges.left, merges.right)).any():
         return "a rule merges the byte of a character, and may do so across any place where a text is cut"
@@ -182,20 +189,25 @@ def _derive_model(
         arrays["certified row"] = neighbours.row
         arrays["certified before"], arrays["certified after"] = neighbours.before, neighbours.after
     else:
+        neighbours = None
         symbols = {ord(token): id for token, id in vocabulary.items() if len(token) == 1}
         of_character = np.full(max([0x7F, *symbols]) + 2, ABSENT)
         of_character[[*symbols]] = [*symbols.values()]
-    usable = tokens.in_alphabet if plan.byte_level else tokens.present
-    made = _made_by_merging(tokens, usable, of_byte, of_character, plan.byte_level, merges)
+    words = tables.word_ends(tokens, suffix)
+    usable = words.in_alphabet if plan.byte_level else words.present
+    first = FirstSymbols(of_byte, of_character, neighbours, of_last)
+    made = _made_by_merging(words, usable, first, merges)
     # a whole piece may be looked up as a token that merging makes of it, or as any with `ignore_merges`
     if not pipeline.model.ignore_merges:
         usable = made
     arrays |= {"of_byte": of_byte, "of_character": of_character, "usable": usable, "made": made}
     arrays |= {"left": merges.left, "right": merges.right, "result": merges.result}
-    header["tables"], found = hash_tables.stored(merges.table, tables.piece_table(tokens, usable))
+    header["tables"], found = hash_tables.stored(merges.table, tables.piece_table(words, usable))
     arrays |= found
-    # with `ignore_merges` a part might be a token that merging does not make, and that only a whole piece becomes
-    if not (usable & ~made).any() and (plan.byte_level or why_no_barriers(pipeline.model, vocabulary) is None):
+    # with `ignore_merges` a part might be a token that merging does not make, and that only a whole piece becomes;
+    # a suffix ends whole pieces alone
+    for_pieces = bool(suffix) or (usable & ~made).any()
+    if not for_pieces and (plan.byte_level or why_no_barriers(pipeline.model, vocabulary) is None):
         arrays["crossed"] = crossed_pairs(tokens, merges.left, merges.right)
     return None
 
@@ -203,9 +215,7 @@ def _derive_model(
 def _made_by_merging(
     tokens: TokenBytes,
     usable: NDArray[np.bool_],
-    of_byte: NDArray[np.uint32],
-    of_character: NDArray[np.uint32],
-    byte_level: bool,
+    first_symbols: FirstSymbols,
     merges: Merges,
 ) -> NDArray[np.bool_]:
     """The tokens that BPE of their own text gives back, so that a whole piece may be looked up as one."""
@@ -216,10 +226,10 @@ def _made_by_merging(
     for batch in np.array_split(ids, max(1, len(ids) // 8192)):
         text = tokens.blob[ranges(tokens.offsets[batch], lengths[batch])].tobytes()
         starts = np.cumsum(lengths[batch]) - lengths[batch]
-        if byte_level:  # a token may end inside a character: from bytes
-            symbols = of_byte.take(np.frombuffer(text, np.uint8))
+        if first_symbols.neighbours is not None:  # a token may end inside a character: from bytes
+            symbols = first_symbols.by_bytes(np.frombuffer(text, np.uint8), starts)
         else:
-            symbols, starts = FirstSymbols(of_byte, of_character, None).of(text, starts)
+            symbols, starts = first_symbols.of(text, starts)
         merged, first = merge_words(symbols, starts, merges)
         bounds = word_bounds(first, starts)
         made[batch] = (np.diff(bounds) == 1) & (merged[bounds[:-1]] == batch)

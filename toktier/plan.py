@@ -123,8 +123,10 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
         return f"the model is {model.type}; the engines run BPE"
     if model.dropout:
         return "the model drops merges at random (dropout)"
-    if model.continuing_subword_prefix or model.end_of_word_suffix:
-        return "the model marks subwords by a prefix or suffix"
+    if model.continuing_subword_prefix:
+        return "the model marks what continues a word by a prefix (continuing_subword_prefix)"
+    if model.end_of_word_suffix and model.ignore_merges:
+        return "the model looks up whole pieces without their suffix (ignore_merges, end_of_word_suffix)"
     stages: list[Node] = []
     covering: list[bool] = []
     removed: list[SetExpr] = []

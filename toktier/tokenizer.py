@@ -833,6 +833,7 @@ class Tokenizer:
             and _form(pipeline.normalizer) is not None
             and word_mark(pipeline.pre_tokenizer) is None
             and engine.split.removed is None
+            and engine.pieces.first.of_last is None
         )
 
     @property

@@ -46,12 +46,14 @@ class FirstSymbols:
     passed over.  ``of_character``: uint32 by code point, the symbol of a whole character, ABSENT where its bytes
     are used, as for the last one, beyond ASCII, and all that would follow.  ``neighbours``: for a byte-level
     vocabulary the conditions of certified starts, None for a character-level one, where a character's symbol never
-    depends on what is around it.
+    depends on what is around it.  ``of_last``: uint32, the symbols of bytes, or of characters, that end a word, if
+    the vocabulary marks ends of words; None if not.
     """
 
     of_byte: NDArray[np.uint32]
     of_character: NDArray[np.uint32]
     neighbours: Neighbours | None
+    of_last: NDArray[np.uint32] | None = None
 
     @property
     def lossy(self) -> bool:
@@ -68,7 +70,7 @@ class FirstSymbols:
         """
         data = np.frombuffer(text, np.uint8)
         if self.neighbours is not None and text.isascii():
-            return self.of_byte.take(data), starts
+            return self.by_bytes(data, starts), starts
         code_points = np.frombuffer(text.decode("utf-8").encode("utf-32-le"), np.uint32)
         at = np.flatnonzero(data.view(np.int8) >= -64)  # where characters begin
         words = np.searchsorted(at, starts)
@@ -77,6 +79,10 @@ class FirstSymbols:
             is_ascii = np.flatnonzero(code_points < 0x80)
             whole[is_ascii] = self.of_byte.take(code_points[is_ascii])
             whole[self.neighbours.forbid(data, at, words, code_points)] = ABSENT
+        if self.of_last is not None:
+            last = _ends(words, len(at))
+            of_last = self.of_last.take(code_points[last], mode="clip")
+            whole[last] = ABSENT if self.neighbours is not None else of_last
         broken = np.flatnonzero(whole == ABSENT)
         if len(broken) == 0:
             return whole, words
@@ -85,12 +91,28 @@ class FirstSymbols:
         before = np.cumsum(sizes) - sizes
         symbols = np.repeat(whole, sizes)
         symbols[ranges(before[broken], sizes[broken])] = self.of_byte.take(data[ranges(at[broken], sizes[broken])])
+        ends = _ends(starts, len(data))
         starts = before[words]
+        if self.of_last is not None and self.neighbours is not None:
+            symbols[_ends(starts, len(symbols))] = self.of_last[data[ends]]
         if self.lossy:
             kept = symbols != ABSENT
             starts = (np.cumsum(kept) - kept)[starts]
             symbols = symbols[kept]
         return symbols, starts
+
+    def by_bytes(self, data: NDArray[np.uint8], starts: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """The symbols of the bytes of words, which begin at ``starts``, of a byte-level vocabulary."""
+        symbols = self.of_byte.take(data)
+        if self.of_last is not None:
+            ends = _ends(starts, len(data))
+            symbols[ends] = self.of_last[data[ends]]
+        return symbols
+
+
+def _ends(starts: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """The last places of what begins at ``starts`` and fills ``size`` places, nothing being empty."""
+    return np.append(starts[1:], size) - 1
 
 
 @record
@@ -183,9 +205,13 @@ class WordSymbols(dict[str, Character]):
 
     def of(self, word: str) -> list[int]:
         """The first symbols of a non-empty word."""
+        marks_ends = self._first.of_last is not None
         if self._first.neighbours is not None and word.isascii():
-            return [self._of_byte[byte] for byte in word.encode("ascii")]
-        found: list[int] = []
+            found = [self._of_byte[byte] for byte in word.encode("ascii")]
+            if marks_ends:
+                found[-1:] = self._ending(word[-1])
+            return found
+        found = []
         # of the last character: what it is unless the next one forbids it to be a start, and if so; what it allows
         start: list[int] = []
         by_bytes, after, left = start, _ALWAYS, _EDGE
@@ -193,8 +219,19 @@ class WordSymbols(dict[str, Character]):
             found += start if after[first] else by_bytes
             start = symbol if before[left] else its_bytes
             by_bytes, after, left = its_bytes, its_after, last
+        if marks_ends:
+            return [*found, *self._ending(word[-1])]
         found += start if after[_EDGE] else by_bytes
         return found
+
+    def _ending(self, character: str) -> list[int]:
+        """The symbols of a word's last character where the vocabulary marks it."""
+        of_last = self._first.of_last
+        assert of_last is not None
+        if self._first.neighbours is None:
+            return [int(of_last[min(ord(character), len(of_last) - 1)])]
+        data = character.encode("utf-8")
+        return [*map(self._of_byte.__getitem__, data[:-1]), int(of_last[data[-1]])]
 
 
 def _by_byte(bits: bytes) -> bytes:

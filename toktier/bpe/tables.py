@@ -19,6 +19,7 @@ from ..errors import ArtifactError
 from ..records import record
 from . import hashing
 from .hashing import KeyTable, PairTable, Seeds
+from .memo import ranges
 
 #: The longest piece, in bytes, that is looked up by two 64-bit words (the top byte is its length).
 SHORT = 15
@@ -84,6 +85,24 @@ def _from_alphabet(texts: list[str]) -> tuple[list[bytes], NDArray[np.bool_]]:
     known = np.ones(len(texts), np.bool_)
     known[strange] = False
     return [data[a:b] for a, b in pairwise([0, *ends.tolist()])], known
+
+
+def word_ends(tokens: TokenBytes, suffix: str) -> TokenBytes:
+    """What ends a word, of a vocabulary whose tokens say so by ``suffix``: those tokens without it.
+
+    The others are not ``present``.  The same tokens if there is no suffix.
+    """
+    if not suffix:
+        return tokens
+    sign = np.frombuffer(suffix.encode("utf-8"), np.uint8)
+    lengths = np.diff(tokens.offsets)
+    ids = np.flatnonzero(tokens.present & (lengths > len(sign)))
+    places = tokens.offsets[1:][ids, None] + np.arange(-len(sign), 0)
+    ends = np.zeros(len(lengths), np.bool_)
+    ends[ids] = (tokens.blob[places] == sign).all(axis=1)
+    lengths = np.where(ends, lengths - len(sign), 0)
+    blob = tokens.blob[ranges(tokens.offsets[:-1], lengths)]
+    return TokenBytes(blob, np.append(0, np.cumsum(lengths)), ends, ends & tokens.in_alphabet)
 
 
 @record

@@ -264,8 +264,9 @@ class JaxBackend:
         return (replace(plain, kernels=True), plain) if transfers.platform() == "gpu" else (plain,)
 
     def _compile(self, function: Callable[..., Any], size: int) -> Callable[[Any], Any]:
-        reason = "the pre-tokenizer leaves characters out of the text"
-        for sizes in () if self._split.removed is not None else self._forms(size):
+        reason = "the pre-tokenizer leaves characters out of the text, or the model marks ends of words"
+        odd = self._split.removed is not None or self._pieces.tables.first.of_last is not None
+        for sizes in () if odd else self._forms(size):
             try:
                 with self._lock:
                     every = self._kernel_tables if sizes.kernels else self._tables
