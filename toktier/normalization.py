@@ -276,8 +276,12 @@ def _steps(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]]
             pattern = {"Regex": source}
         case Other(_, source):
             return [_each(engine_normalizer(source).normalize_str)]
-    rule = {"type": "Replace", "pattern": pattern, "content": new}
-    return [_each(engine_normalizer(json.dumps(rule)).normalize_str)]
+    replace = engine_normalizer(json.dumps({"type": "Replace", "pattern": pattern, "content": new})).normalize_str
+    if "Regex" in pattern and len(new) < 2:
+        from .set_replacement import SetReplacement  # with the parser of patterns, which few tokenizers need
+
+        return [SetReplacement(pattern["Regex"], new, replace)]
+    return [_each(replace)]
 
 
 def left_to_reference(normalizer: Normalizer | None) -> str | None:
