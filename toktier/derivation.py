@@ -27,6 +27,7 @@ from .bpe.tables import Merges, TokenBytes
 from .certificates.barriers import why_no_barriers
 from .certificates.certificate import ARRAYS
 from .certificates.derive import derive_certificate, relation_of
+from .certificates.positions import is_idle
 from .certificates.relation import derive_relation
 from .decoding import is_byte_level
 from .errors import ArtifactError, UnsupportedPatternError
@@ -119,7 +120,9 @@ def _derive_stages(plan: Plan, header: _Header, arrays: _Arrays) -> str | None:
     atoms, machines = machines_of(plan.stages)
     if any(c and m.has_gaps for c, m in zip(plan.covering, machines, strict=True)):
         return "what a Split removes is not a matter of single characters"
-    header["stages"] = [_describe(s, m, atoms) for s, m in zip(plan.stages, machines, strict=True)]
+    if len(machines) == 2 and is_idle(*machines, atoms.count):
+        machines = machines[:1]
+    header["stages"] = [_describe(s, m, atoms) for s, m in zip(plan.stages, machines, strict=False)]
     header["byte_level"] = plan.byte_level
     header["atoms"] = atoms.count
     arrays["atom_of"] = atoms.of_code_point

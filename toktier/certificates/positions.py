@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ..errors import UnsupportedPatternError
 from ..patterns.bimachine import Machine
+from ..records import replace
 
 _MAX_STATES = 6000
 
@@ -97,6 +98,31 @@ def positions(machines: Sequence[Machine], atoms: int) -> Positions:
                     raise UnsupportedPatternError(f"its positions have over {_MAX_STATES} states", 0)
             edges.append((here, atom, number[state]))
     return _trimmed(states, begins, edges, len(ahead), end, atoms)
+
+
+def with_fewer_atoms(machines: Sequence[Machine], atoms: int) -> tuple[list[Machine], NDArray[np.intp]]:
+    """The machines over atoms that some oracle tells apart, and which of these each atom is.
+
+    The walks know of atoms only through the oracles.
+    """
+    columns = np.concatenate([machine.oracle[:, :atoms] for machine in machines])
+    _, first, kind = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+    return [replace(m, oracle=np.ascontiguousarray(m.oracle[:, [*first, atoms]])) for m in machines], kind
+
+
+def is_idle(one: Machine, other: Machine, atoms: int) -> bool:
+    """Whether a second stage begins no piece where the first does not, whatever the text, as far as can be told.
+
+    ``ByteLevel`` brings a pattern along that often has nothing left to cut.
+    """
+    reduced, kind = with_fewer_atoms((one, other), atoms)
+    try:
+        graph = positions(reduced, int(kind.max()) + 1)
+    except UnsupportedPatternError:
+        return False
+    walks, ahead = np.array([(walk[0], oracle[0]) for walk, oracle in graph.states]).T
+    by_first = one.walk[walks, ahead] >= one.first
+    return bool((by_first | graph.last == graph.begins).all())
 
 
 def _oracle_edges(oracles: list[list[list[int]]], atoms: int) -> dict[_Tuple, list[tuple[int, _Tuple, int]]]:

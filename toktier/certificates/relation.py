@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..patterns.bimachine import Machine
-from ..records import replace
 from .pairs import FAR, distinct, futures, joint_edges, pasts
-from .positions import Positions, positions
+from .positions import Positions, positions, with_fewer_atoms
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +46,8 @@ def derive_relation(machines: Sequence[Machine], atoms: int) -> Relation:
     """
     if not machines:  # the whole text is one piece
         return Relation(np.zeros((atoms, atoms), np.bool_), np.zeros((atoms, atoms), np.bool_), 1)
-    # atoms that no oracle tells apart are one: the walks know of them only through the oracles
-    columns = np.concatenate([machine.oracle[:, :atoms] for machine in machines])
-    _, first, kind = np.unique(columns, axis=1, return_index=True, return_inverse=True)
-    reduced = [replace(m, oracle=np.ascontiguousarray(m.oracle[:, [*first, atoms]])) for m in machines]
-    found = _decided(positions(reduced, len(first)))
+    reduced, kind = with_fewer_atoms(machines, atoms)
+    found = _decided(positions(reduced, int(kind.max()) + 1))
     every = np.ix_(kind, kind)
     return Relation(found.restarts[every], found.closes[every], found.states)
 
