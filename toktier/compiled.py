@@ -18,6 +18,7 @@ from . import cache, hash_tables, packing
 from .artifact import Artifact
 from .backends.reference import engine_version
 from .bpe.barriers import Barriers
+from .bpe.byte_stages import ByteStages
 from .bpe.pieces import PieceTables, long_tokens
 from .bpe.symbols import FirstSymbols, Neighbours
 from .bpe.tables import Merges, TokenBytes, word_ends
@@ -131,6 +132,15 @@ def _assemble(fingerprint: str, header: Mapping[str, Any], arrays: Mapping[str, 
 
 
 def _split(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Split:
+    return Split(
+        arrays["atom_of"],
+        _splitter(header, arrays),
+        tuple(re.compile(stage["stand-in"]) for stage in header["stages"]),
+        arrays.get("removed"),
+    )
+
+
+def _splitter(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Splitter:
     atom_patterns = tuple(re.compile(stage["atoms"].encode("ascii")) for stage in header["stages"])
     stages = tuple(
         lanes.make_stage(
@@ -142,12 +152,15 @@ def _split(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Spl
         )
         for i, stage in enumerate(header["stages"])
     )
-    return Split(
-        arrays["atom_of"],
-        Splitter(stages, int(header["atoms"])),
-        tuple(re.compile(stage["stand-in"]) for stage in header["stages"]),
-        arrays.get("removed"),
-    )
+    return Splitter(stages, int(header["atoms"]))
+
+
+def byte_stages(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ByteStages | None:
+    """The stages behind ``ByteLevel``, if there are any."""
+    if "byte stages" not in header:
+        return None
+    own = {name[len("byte ") :]: array for name, array in arrays.items() if name.startswith("byte ")}
+    return ByteStages(own["atom_of"], _splitter(header["byte stages"], own))
 
 
 def _windows(stage: int, arrays: Mapping[str, NDArray[Any]]) -> Windows | None:
@@ -167,4 +180,5 @@ def _pieces(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], token
         whole,
         long_tokens(tokens, arrays["usable"] & ~arrays["made"]),
         Barriers(first, arrays["crossed"]) if "crossed" in arrays else None,
+        byte_stages(header, arrays),
     )

@@ -6,7 +6,7 @@ It is done once per artifact and version of the reference; :mod:`~toktier.compil
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from .backends.reference import engine_version, refusal
 from .bpe import tables
 from .bpe.barriers import crossed_pairs
 from .bpe.batch import merge_words, word_bounds
+from .bpe.byte_stages import ByteStages
 from .bpe.hashing import ABSENT, too_many
 from .bpe.memo import ranges
 from .bpe.symbols import FirstSymbols, certified_starts
@@ -29,6 +30,7 @@ from .certificates.certificate import ARRAYS
 from .certificates.derive import derive_certificate, relation_of
 from .certificates.positions import is_idle
 from .certificates.relation import derive_relation
+from .compiled import byte_stages
 from .decoding import is_byte_level
 from .errors import ArtifactError, UnsupportedPatternError
 from .normalization import inert_table, unicode_forms
@@ -120,27 +122,48 @@ def _derive_stages(plan: Plan, header: _Header, arrays: _Arrays) -> str | None:
     atoms, machines = machines_of(plan.stages)
     if any(c and m.has_gaps for c, m in zip(plan.covering, machines, strict=True)):
         return "what a Split removes is not a matter of single characters"
-    if len(machines) == 2 and is_idle(*machines, atoms.count):
-        machines = machines[:1]
-    header["stages"] = [_describe(s, m, atoms) for s, m in zip(plan.stages, machines, strict=False)]
+    stages = plan.stages
+    if len(stages) == 2 and is_idle(machines[0], machines[1], atoms.count):
+        stages = stages[:1]
+    _store_stages(stages, machines, atoms, header, arrays)
     header["byte_level"] = plan.byte_level
-    header["atoms"] = atoms.count
     arrays["atom_of"] = atoms.of_code_point
     removed = np.zeros(atoms.count + 1, np.bool_)  # the last one is the end atom
     for set in plan.removed:
         removed[atoms.of_code_point[members(set)]] = True
     if removed.any():
         arrays["removed"] = removed
-    for number, machine in enumerate(machines):
+    if plan.byte_stages:
+        atoms, machines = machines_of(plan.byte_stages)
+        byte_of = tables.byte_alphabet()
+        own: _Arrays = {"atom_of": atoms.of_code_point[[*map(ord, sorted(byte_of, key=byte_of.__getitem__))]]}
+        header["byte stages"] = {}
+        _store_stages(plan.byte_stages, machines, atoms, header["byte stages"], own, later=True)
+        arrays |= {f"byte {name}": array for name, array in own.items()}
+    return None
+
+
+def _store_stages(
+    stages: Sequence[Node],
+    machines: Sequence[Machine],
+    atoms: Atoms,
+    header: _Header,
+    arrays: _Arrays,
+    *,
+    later: bool = False,
+) -> None:
+    """``later``: other stages come before these."""
+    header["stages"] = [_describe(s, m, atoms) for s, m in zip(stages, machines, strict=False)]
+    header["atoms"] = atoms.count
+    for number, machine in enumerate(machines[: len(stages)]):
         arrays[f"oracle {number}"] = machine.oracle
         arrays[f"walk {number}"] = machine.walk
-        alone = relation_of(plan.stages) if len(machines) == 1 else derive_relation([machine], atoms.count)
-        closes = windows.closing_symbols(alone.closes, number > 0)
-        arrays[f"closes {number}"] = closes
-        found = windows.make_windows(machine, number > 0, closes)
+        alone = relation_of(tuple(stages)) if len(machines) == 1 else derive_relation([machine], atoms.count)
+        closing = windows.closing_symbols(alone.closes, later or number > 0)
+        arrays[f"closes {number}"] = closing
+        found = windows.make_windows(machine, later or number > 0, closing)
         if found is not None:
             arrays |= {f"windows {number} {name}": getattr(found, name) for name in windows.ARRAYS}
-    return None
 
 
 def _describe(stage: Node, machine: Machine, atoms: Atoms) -> _Header:
@@ -189,6 +212,8 @@ def _derive_model(
         return "a rule merges the byte of a character, and may do so across any place where a text is cut"
     if plan.byte_level:
         of_character, neighbours = certified_starts(tokens, merges, of_byte)
+        if plan.byte_stages:  # which may cut characters
+            of_character = of_character[:0]
         arrays["certified row"] = neighbours.row
         arrays["certified before"], arrays["certified after"] = neighbours.before, neighbours.after
     else:
@@ -198,6 +223,9 @@ def _derive_model(
         of_character[[*symbols]] = [*symbols.values()]
     words = tables.word_ends(tokens, suffix)
     usable = words.in_alphabet if plan.byte_level else words.present
+    further = byte_stages(header, arrays)
+    if further is not None:
+        usable = usable & ~_cut_further(words, further)
     first = FirstSymbols(of_byte, of_character, neighbours, of_last)
     made = _made_by_merging(words, usable, first, merges)
     # a whole piece may be looked up as a token that merging makes of it, or as any with `ignore_merges`
@@ -208,11 +236,21 @@ def _derive_model(
     header["tables"], found = hash_tables.stored(merges.table, tables.piece_table(words, usable))
     arrays |= found
     # with `ignore_merges` a part might be a token that merging does not make, and that only a whole piece becomes;
-    # a suffix ends whole pieces alone
-    for_pieces = bool(suffix) or (usable & ~made).any()
+    # a suffix ends whole pieces alone, and further stages cut these
+    for_pieces = bool(suffix or plan.byte_stages) or (usable & ~made).any()
     if not for_pieces and (plan.byte_level or why_no_barriers(pipeline.model, vocabulary) is None):
         arrays["crossed"] = crossed_pairs(tokens, merges.left, merges.right)
     return None
+
+
+def _cut_further(tokens: TokenBytes, stages: ByteStages) -> NDArray[np.bool_]:
+    """The tokens that would be more than one part, if they were pieces."""
+    filled = np.flatnonzero(np.diff(tokens.offsets))
+    starts = stages.starts(tokens.blob, tokens.offsets[filled])
+    parts = np.diff(np.searchsorted(starts, np.append(tokens.offsets[filled], len(tokens.blob))))
+    found = np.zeros(len(tokens.present), np.bool_)
+    found[filled] = parts > 1
+    return found
 
 
 def _made_by_merging(

@@ -76,13 +76,14 @@ class Plan:
     """``stages`` in order; ``covering[i]`` says that stage i is only right if no character is in a gap.
 
     ``removed``: the characters that the stages leave out of the text; each is in pieces of such ones alone.
-    ``byte_level``: the model sees bytes (through GPT-2's alphabet), not characters.
+    ``byte_level``: the model sees bytes (through GPT-2's alphabet), not characters; and so do ``byte_stages``.
     """
 
     stages: tuple[Node, ...]
     covering: tuple[bool, ...]
     removed: tuple[SetExpr, ...]
     byte_level: bool
+    byte_stages: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +131,11 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
     stages: list[Node] = []
     covering: list[bool] = []
     removed: list[SetExpr] = []
+    byte_stages: list[Node] = []
     byte_level = False
     mark = word_mark(pipeline.pre_tokenizer)
     for part in _flat(pipeline.pre_tokenizer):
-        if byte_level:
+        if byte_level and (isinstance(part, ByteLevel) or model.ignore_merges or model.end_of_word_suffix):
             return "a pre-tokenizer follows ByteLevel"
         if mark is None and isinstance(part, ByteLevel) and part.add_prefix_space:
             return "ByteLevel adds a space before each piece of another pre-tokenizer (add_prefix_space)"
@@ -148,15 +150,20 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
         if isinstance(found, str):
             return found
         for stage in found:
+            if byte_level:
+                if stage.removes is not None:
+                    return "a pre-tokenizer that follows ByteLevel removes bytes from the text"
+                byte_stages.append(stage.pieces)
+                continue
             characters = _removed(stage)
             if characters is None and stage.removes == "matches":
                 return _NO_SET
             stages.append(stage.pieces)
             covering.append(characters is None)
             removed += characters or ()
-        byte_level = isinstance(part, ByteLevel)
+        byte_level = byte_level or isinstance(part, ByteLevel)
     if byte_level:
-        return Plan(tuple(stages), tuple(covering), tuple(removed), True)
+        return Plan(tuple(stages), tuple(covering), tuple(removed), True, tuple(byte_stages))
     if not model.byte_fallback or lacks_bytes(vocabulary):
         return "the model has no token for some bytes"
     if model.ignore_merges:
@@ -181,6 +188,12 @@ def certificate_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Certi
     last: str | None = None
     token_ends, prefix = True, False
     for part in _flat(pipeline.pre_tokenizer):
+        if last == "ByteLevel" and stages and not isinstance(part, ByteLevel | Metaspace):
+            # it sees what ByteLevel makes of each piece, as the model does, and cuts it further
+            found = _stages(part, None)
+            if isinstance(found, str):
+                return found
+            continue
         if last is not None:
             return f"a pre-tokenizer follows {last}, which rewrites the text"
         match part:

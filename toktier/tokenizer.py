@@ -895,10 +895,11 @@ class Tokenizer:
         return tuple(self._pieces.encode_one(piece)) if kept else ()
 
     def _reference_piece(self, piece: bytes) -> list[int]:
-        text = piece.decode("utf-8")
         if self._compiled.alphabet:
             shown = {byte: char for char, byte in byte_alphabet().items()}
             text = "".join(shown[byte] for byte in piece)
+        else:
+            text = piece.decode("utf-8")
         with failures():
             return [token.id for token in self._reference.plain.model.tokenize(text)]
 

@@ -31,9 +31,9 @@ class NumpyBackend:
         self._removed = split.removed
         self._pieces = pieces
         self._memo = SpanMemo(pieces.merge_spans)
-        if pieces.barriers is not None and pieces.barriers.everywhere:
+        if pieces.cuts_pieces:
             # new words have parts that are not new
-            parts = SpanMemo(pieces.merge_spans)
+            parts = SpanMemo(pieces.merge_words)
             self._memo = SpanMemo(partial(pieces.merge_parts, merge=parts.encode))
         self._splitting = Splitting(split)
 

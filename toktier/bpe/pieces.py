@@ -14,6 +14,7 @@ from ..lazy import lazy
 from ..records import record
 from .barriers import Barriers, crossed_symbols, pair_hash
 from .batch import merge_words, word_bounds
+from .byte_stages import ByteStages
 from .hashing import ABSENT, KeyReader, KeyTable, single_items
 from .memo import EncodeSpans, IdsAndCounts, ranges
 from .pumping import lengthened, longest_run, run_token, shortened
@@ -48,7 +49,8 @@ class PieceTables:
     ``whole`` finds pieces of up to :data:`~toktier.bpe.tables.SHORT` bytes that are one token.  ``whole_long``
     holds longer ones, but only those that merging does not make (which a model with ``ignore_merges`` takes all
     the same).  ``barriers``: where a piece may be cut further and its parts encoded like pieces; None where that
-    is not known to be exact.
+    is not known to be exact.  ``byte_stages``: those that cut a piece of the text further before it is encoded, if
+    there are any; the tokens of ``whole`` are none that they cut.
     """
 
     merges: Merges
@@ -56,6 +58,7 @@ class PieceTables:
     whole: KeyTable
     whole_long: dict[bytes, int]
     barriers: Barriers | None
+    byte_stages: ByteStages | None = None
 
 
 def long_tokens(tokens: TokenBytes, wanted: NDArray[np.bool_]) -> dict[bytes, int]:
@@ -100,11 +103,22 @@ class PieceEncoder:
     def encode_one(self, piece: str) -> Sequence[int]:
         """The ids of one piece, without arrays on the way unless it is long."""
         data = piece.encode("utf-8")
+        whole = self._whole_piece(data)
+        if whole is not None:
+            return [whole]
+        if self.tables.byte_stages is None:
+            return self._merge_one(data)
+        found: list[int] = []
+        for part in self.tables.byte_stages.cut(data):
+            whole = self._whole_piece(part)
+            found += self._merge_one(part) if whole is None else [whole]
+        return found
+
+    def _whole_piece(self, data: bytes) -> int | None:
+        """The id of a piece that is one token, as far as tables tell."""
         if len(data) <= SHORT:
-            whole = self._whole.find(int.from_bytes(data, "little") | len(data) << 120)
-        else:
-            whole = self.tables.whole_long.get(data)
-        return self._merge_one(piece, len(data)) if whole is None else [whole]
+            return self._whole.find(int.from_bytes(data, "little") | len(data) << 120)
+        return self.tables.whole_long.get(data)
 
     def encode_spans(
         self,
@@ -129,6 +143,14 @@ class PieceEncoder:
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
     ) -> IdsAndCounts:
         """The same for pieces that :meth:`whole_pieces` did not find."""
+        if self.tables.byte_stages is not None:
+            return self.merge_parts(text, starts, lengths, self.merge_words)
+        return self.merge_words(text, starts, lengths)
+
+    def merge_words(
+        self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> IdsAndCounts:
+        """The same for pieces that are not cut further."""
         counts = np.ones(len(starts), np.int64)
         parts: list[tuple[NDArray[np.int64], NDArray[np.uint32]]] = []  # piece numbers, their ids in a row
         rest = np.argsort(lengths, kind="stable")  # words of a length finish together
@@ -153,7 +175,7 @@ class PieceEncoder:
                 parts.append((np.array([i]), ids))
         for i in one_by_one.tolist():
             piece = text[starts[i] : starts[i] + lengths[i]].tobytes()
-            ids = np.array(self._merge_one(piece.decode("utf-8"), len(piece)), np.uint32)
+            ids = np.array(self._merge_one(piece), np.uint32)
             counts[i] = len(ids)
             parts.append((np.array([i]), ids))
         size = np.cumsum(lengths[together])
@@ -166,17 +188,26 @@ class PieceEncoder:
     def merge_parts(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], merge: EncodeSpans
     ) -> IdsAndCounts:
-        """The same where barriers may be found everywhere: cuts pieces at them, and has the parts merged."""
-        assert self.barriers is not None
+        """The same where :attr:`cuts_pieces`: has the parts merged."""
         words, first = text[ranges(starts, lengths)], np.cumsum(lengths) - lengths
-        points = np.frombuffer(words.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
-        characters = np.flatnonzero(words.view(np.int8) >= -64)
-        begins = np.zeros(len(words), np.bool_)
-        begins[first] = begins[characters[self.barriers.find_everywhere(points)]] = True
-        parts = np.flatnonzero(begins)
+        if self.tables.byte_stages is not None:
+            parts = self.tables.byte_stages.starts(words, first)
+        else:
+            assert self.barriers is not None
+            points = np.frombuffer(words.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
+            characters = np.flatnonzero(words.view(np.int8) >= -64)
+            begins = np.zeros(len(words), np.bool_)
+            begins[first] = begins[characters[self.barriers.find_everywhere(points)]] = True
+            parts = np.flatnonzero(begins)
         buffer = np.concatenate((words, np.zeros(PADDING, np.uint8)))
         ids, counts = self.encode_spans(buffer, parts, np.diff(parts, append=len(words)), merge)
         return ids, np.add.reduceat(counts, np.searchsorted(parts, first))
+
+    @property
+    def cuts_pieces(self) -> bool:
+        """Whether pieces are cut into parts that are encoded apart, and that recur more often than they do."""
+        everywhere = self.barriers is not None and self.barriers.everywhere
+        return everywhere or self.tables.byte_stages is not None
 
     def whole_pieces(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
@@ -198,14 +229,14 @@ class PieceEncoder:
         ids, kept = merge_words(symbols, first, self.tables.merges, self._merge_long_word)
         return ids, np.diff(word_bounds(kept, first))
 
-    def _merge_one(self, piece: str, size: int) -> Sequence[int]:
-        """BPE of one piece of ``size`` bytes."""
-        if size <= _LONG:
+    def _merge_one(self, piece: bytes) -> Sequence[int]:
+        """BPE of one piece."""
+        if len(piece) <= _LONG:
             symbols = self._first.of(piece)
             if len(symbols) <= _QUICK:
                 return merge_word(symbols, self._ranks, self._results)
             return self._merge_long_word(symbols)[0]
-        return self._merge_long_pieces([piece.encode("utf-8")])[0].tolist()  # type: ignore[no-any-return]
+        return self._merge_long_pieces([piece])[0].tolist()  # type: ignore[no-any-return]
 
     def _merge_long_pieces(self, pieces: Sequence[bytes]) -> list[Ids]:
         """BPE of pieces of over :data:`_LONG` bytes."""

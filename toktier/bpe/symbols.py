@@ -44,10 +44,11 @@ class FirstSymbols:
 
     ``of_byte``: uint32 (256,), ABSENT for a byte that the vocabulary lacks; like the reference, such a byte is
     passed over.  ``of_character``: uint32 by code point, the symbol of a whole character, ABSENT where its bytes
-    are used, as for the last one, beyond ASCII, and all that would follow.  ``neighbours``: for a byte-level
-    vocabulary the conditions of certified starts, None for a character-level one, where a character's symbol never
-    depends on what is around it.  ``of_last``: uint32, the symbols of bytes, or of characters, that end a word, if
-    the vocabulary marks ends of words; None if not.
+    are used, as for the last one, beyond ASCII, and all that would follow; empty where words may be parts of
+    characters, and begin from bytes.  ``neighbours``: for a byte-level vocabulary the conditions of certified
+    starts, None for a character-level one, where a character's symbol never depends on what is around it.
+    ``of_last``: uint32, the symbols of bytes, or of characters, that end a word, if the vocabulary marks ends of
+    words; None if not.
     """
 
     of_byte: NDArray[np.uint32]
@@ -64,12 +65,12 @@ class FirstSymbols:
         return bool((self.of_byte[0xC2:0xF5] == ABSENT).any())
 
     def of(self, text: bytes, starts: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """The first symbols of words of UTF-8, and where in them each word begins.
+        """The first symbols of words, and where in them each word begins.
 
-        ``text``: all words one after another; ``starts``: int64, where each begins.
+        ``text``: all words one after another, in UTF-8; ``starts``: int64, where each begins.
         """
         data = np.frombuffer(text, np.uint8)
-        if self.neighbours is not None and text.isascii():
+        if self.neighbours is not None and (len(self.of_character) == 0 or text.isascii()):
             return self.by_bytes(data, starts), starts
         code_points = np.frombuffer(text.decode("utf-8").encode("utf-32-le"), np.uint32)
         at = np.flatnonzero(data.view(np.int8) >= -64)  # where characters begin
@@ -203,15 +204,15 @@ class WordSymbols(dict[str, Character]):
         self[character] = found
         return found
 
-    def of(self, word: str) -> list[int]:
+    def of(self, data: bytes) -> list[int]:
         """The first symbols of a non-empty word."""
         marks_ends = self._first.of_last is not None
-        if self._first.neighbours is not None and word.isascii():
-            found = [self._of_byte[byte] for byte in word.encode("ascii")]
+        if self._first.neighbours is not None and (len(self._first.of_character) == 0 or data.isascii()):
+            found = [*map(self._of_byte.__getitem__, data)]
             if marks_ends:
-                found[-1:] = self._ending(word[-1])
+                found[-1:] = self._ending(chr(data[-1]))
             return found
-        found = []
+        word, found = data.decode("utf-8"), []
         # of the last character: what it is unless the next one forbids it to be a start, and if so; what it allows
         start: list[int] = []
         by_bytes, after, left = start, _ALWAYS, _EDGE

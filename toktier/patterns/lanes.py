@@ -84,14 +84,14 @@ class Splitter:
     stages: tuple[Stage, ...]
     end: int
 
-    def piece_starts(self, atoms: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    def piece_starts(self, atoms: NDArray[np.uint8], begins: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """Where pieces begin: bool array of the shape of ``atoms``.
 
-        Every end atom begins a piece; the caller removes those inside an added token.
+        Every end atom begins a piece; the caller removes those inside an added token.  ``begins``: where stages
+        before these begin pieces, if there are any.
         """
         if len(atoms) == 0:
             return np.zeros(0, np.bool_)
-        begins: NDArray[np.bool_] | None = None
         for stage in self.stages:
             if _may_cut(stage, atoms):
                 begins = self._run(stage, atoms, begins)

@@ -264,9 +264,12 @@ class JaxBackend:
         return (replace(plain, kernels=True), plain) if transfers.platform() == "gpu" else (plain,)
 
     def _compile(self, function: Callable[..., Any], size: int) -> Callable[[Any], Any]:
-        reason = "the pre-tokenizer leaves characters out of the text, or the model marks ends of words"
-        odd = self._split.removed is not None or self._pieces.tables.first.of_last is not None
-        for sizes in () if odd else self._forms(size):
+        reason, pieces = "", self._pieces.tables
+        if self._split.removed is not None or pieces.byte_stages is not None:
+            reason = "the pre-tokenizer leaves characters out of the text, or cuts them"
+        elif pieces.first.of_last is not None:
+            reason = "the model marks ends of words"
+        for sizes in () if reason else self._forms(size):
             try:
                 with self._lock:
                     every = self._kernel_tables if sizes.kernels else self._tables
