@@ -87,7 +87,7 @@ def seams(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]])
                 return f"the normalizer's {problem}"
             return _identity(~np.logical_or.reduce([members(expression) for expression in sets]))
         case Other("Lowercase" | "StripAccents", source):
-            return _probed(_all_alone(source))
+            return _probed(_changed_alone(source), others=True)
         case Other("Strip", _):
             allowed = np.ones(CODE_POINTS, np.bool_)
             allowed[[ord(char) for char in white_space()]] = False
@@ -95,7 +95,7 @@ def seams(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]])
             return _identity(allowed)
         case Other("BertNormalizer", source):
             normalize = engine_normalizer(source).normalize_str
-            return _probed((code, normalize(chr(code))) for code in range(0x80))
+            return _probed(((code, normalize(chr(code))) for code in range(0x80)), others=False)
         case Other(type, _):
             return f"what the normalizer {type} does around a place is not known here"
     raise AssertionError(normalizer)
@@ -136,23 +136,29 @@ def _replace(old: str, new: str) -> Seams:
     return found
 
 
-def _probed(results: Iterable[tuple[int, str]]) -> Seams:
-    """From what the engine makes of single characters."""
-    found = _identity(np.zeros(CODE_POINTS, np.bool_))
+def _probed(results: Iterable[tuple[int, str]], *, others: bool) -> Seams:
+    """From what the engine makes of single characters; ``others`` are left alone, and allowed or not."""
+    found = _identity(np.full(CODE_POINTS, others))
+    found.allowed[SURROGATES] = False
     for code, after in results:
+        found.allowed[code] = len(after) == 1
         if len(after) == 1:
-            found.allowed[code], found.mapped[code] = True, ord(after)
+            found.mapped[code] = ord(after)
     return found
 
 
-def _all_alone(source: str) -> Iterator[tuple[int, str]]:
-    """What a normalizer that works character by character makes of each; in groups, which is far quicker."""
+def _changed_alone(source: str) -> Iterator[tuple[int, str]]:
+    """What a normalizer that works character by character makes of those that it changes, in groups."""
     normalize = engine_normalizer(source).normalize_str
-    codes = [code for code in range(CODE_POINTS) if not SURROGATES.start <= code < SURROGATES.stop]
-    for start in range(0, len(codes), 1024):
-        group = codes[start : start + 1024]
-        results = normalize(_SEPARATOR.join(map(chr, group))).split(_SEPARATOR)
+    every = np.delete(np.arange(CODE_POINTS, dtype="<u4"), SURROGATES).tobytes().decode("utf-32-le")
+    for start in range(0, len(every), 1024):
+        group = every[start : start + 1024]
+        joined = _SEPARATOR.join(group)
+        together = normalize(joined)
+        if together == joined:
+            continue
+        results = together.split(_SEPARATOR)
         if len(results) == len(group):  # the first group holds the separator, and is asked about one by one
-            yield from zip(group, results, strict=True)
+            yield from zip(map(ord, group), results, strict=True)
         else:
-            yield from ((code, normalize(chr(code))) for code in group)
+            yield from ((ord(char), normalize(char)) for char in group)
