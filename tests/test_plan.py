@@ -292,7 +292,7 @@ def refusal(pre_tokenizer: dict[str, Any] | None, model: dict[str, Any]) -> str:
     [
         (sequence(split("a"), PREFIXING), "ByteLevel adds a space"),
         ({**PREFIXING, "use_regex": False}, "ByteLevel adds a space"),
-        (sequence(GPT2, SPACES), "follows ByteLevel"),
+        (sequence(GPT2, GPT2), "follows ByteLevel"),
         (sequence(metaspace("always"), SPACES), "follows Metaspace"),
         (sequence(SPACES, metaspace("first")), "first piece alone"),
         (metaspace("always", split=False), "whole text as one piece"),
