@@ -39,6 +39,16 @@ def ending_model(suffix: str = "</w>", **options: Any) -> dict[str, Any]:
     return model | {"unk_token": "a"} | options
 
 
+def character_model(suffix: str, **options: Any) -> dict[str, Any]:
+    """BPE over a few characters, with an unknown token for all others."""
+    tokens = ["<unk>", *"ab1,", "\u00e9", "\u2581", "ab", "\u2581a", "aba"]
+    tokens += [char + suffix for char in "ab1"] + ["ab" + suffix, "<unk>a", "b<unk>"]
+    vocabulary = {token: id for id, token in enumerate(dict.fromkeys(tokens))}
+    merges = [["<unk>", "a"], ["b", "<unk>"], ["a", "b" + suffix], ["a", "b"], ["ab", "a"], ["\u2581", "a"]]
+    model = {"type": "BPE", "vocab": vocabulary, "merges": merges, "unk_token": "<unk>"}
+    return model | {"end_of_word_suffix": suffix} | options
+
+
 CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "removed gaps": ([split(CLIP, "Removed", True), GPT2], {}),
     "removed matches": ([split("[0-9]|a+", "Removed"), GPT2], {}),
@@ -66,12 +76,24 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
         },
     ),
     "ends": ([GPT2], {"model": ending_model("a")}),
+    "GPT-1's": (
+        [{"type": "BertPreTokenizer"}],
+        {"model": character_model("</w>"), "normalizer": {"type": "Lowercase"}, "decoder": None},
+    ),
+    "unknown in a row": (
+        [{"type": "Whitespace"}],
+        {"model": character_model("</w>", fuse_unk=True), "decoder": None},
+    ),
+    "unknown in words": (
+        [{"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}],
+        {"model": character_model("", fuse_unk=True), "decoder": None},
+    ),
     "ends of what is left": ([{"type": "WhitespaceSplit"}, BYTE_LEVEL], {"model": ending_model()}),
 }
 
 
 EACH = [
-    case if case in ("removed matches", "Falcon's", "CLIP's") else pytest.param(case, marks=pytest.mark.campaign)
+    case if case in ("Falcon's", "CLIP's", "unknown in a row") else pytest.param(case, marks=pytest.mark.campaign)
     for case in CASES
 ]
 
@@ -147,6 +169,8 @@ def test_cuts_and_sessions(case: str) -> None:
         ("ends", {"ignore_merges": True}, "ignore_merges"),
         ("ends", {"continuing_subword_prefix": "##", "merges": []}, "continuing_subword_prefix"),
         ("ends", {"vocab": small.vocabulary(), "merges": [], "unk_token": None}, "bytes that end a word"),
+        ("GPT-1's", {"unk_token": None}, "no token for some bytes"),
+        ("unknown in a row", {"unk_token": "a"}, "that of a character"),
         ("digits of bytes", {"ignore_merges": True}, "follows ByteLevel"),
     ],
 )

@@ -173,7 +173,8 @@ def _pieces(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], token
     neighbours = None
     if header["byte_level"]:
         neighbours = Neighbours(arrays["certified row"], arrays["certified before"], arrays["certified after"])
-    first = FirstSymbols(arrays["of_byte"], arrays["of_character"], neighbours, arrays.get("of_last"))
+    of_last, fused = arrays.get("of_last"), header.get("fused")
+    first = FirstSymbols(arrays["of_byte"], arrays["of_character"], neighbours, of_last, fused)
     return PieceTables(
         Merges(arrays["left"], arrays["right"], arrays["result"], pairs),
         first,

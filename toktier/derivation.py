@@ -201,11 +201,17 @@ def _derive_model(
     needed = [*range(0xC0), *(() if passes_over and not suffix else range(0xC2, 0xF5))]
     if plan.byte_level and (of_byte[needed] == ABSENT).any():
         return "the vocabulary lacks some bytes"
-    of_last = None
-    if suffix:
+    of_last, unknown = None, ABSENT
+    if not plan.byte_level and not pipeline.model.byte_fallback:
+        of_byte[:], unknown = ABSENT, np.uint32(vocabulary[str(pipeline.model.unk_token)])
+        header["fused"] = int(unknown) if pipeline.model.fuse_unk else None
+    if suffix and not plan.byte_level:
+        of_last = _of_character(vocabulary, suffix, unknown)
+    elif suffix:
         of_last = np.array([vocabulary.get(name + suffix, ABSENT) for name in names], np.uint32)
         if (of_last[:0xC0] == ABSENT).any() or not {*suffix} <= {*names}:
             return "the vocabulary lacks some bytes that end a word"
+    if of_last is not None:
         arrays["of_last"] = of_last
     merges = tables.merges(model)
     if not plan.byte_level and np.isin(of_byte, (merges.left, merges.right)).any():
@@ -218,15 +224,13 @@ def _derive_model(
         arrays["certified before"], arrays["certified after"] = neighbours.before, neighbours.after
     else:
         neighbours = None
-        symbols = {ord(token): id for token, id in vocabulary.items() if len(token) == 1}
-        of_character = np.full(max([0x7F, *symbols]) + 2, ABSENT)
-        of_character[[*symbols]] = [*symbols.values()]
+        of_character = _of_character(vocabulary, "", unknown)
     words = tables.word_ends(tokens, suffix)
     usable = words.in_alphabet if plan.byte_level else words.present
     further = byte_stages(header, arrays)
     if further is not None:
         usable = usable & ~_cut_further(words, further)
-    first = FirstSymbols(of_byte, of_character, neighbours, of_last)
+    first = FirstSymbols(of_byte, of_character, neighbours, of_last, header.get("fused"))
     made = _made_by_merging(words, usable, first, merges)
     # a whole piece may be looked up as a token that merging makes of it, or as any with `ignore_merges`
     if not pipeline.model.ignore_merges:
@@ -241,6 +245,15 @@ def _derive_model(
     if not for_pieces and (plan.byte_level or why_no_barriers(pipeline.model, vocabulary) is None):
         arrays["crossed"] = crossed_pairs(tokens, merges.left, merges.right)
     return None
+
+
+def _of_character(vocabulary: Mapping[str, int], suffix: str, unknown: np.uint32) -> NDArray[np.uint32]:
+    """The tokens of single characters before a suffix; ``unknown`` for others, and once more for all beyond."""
+    size = 1 + len(suffix)
+    found = {ord(t[0]): id for t, id in vocabulary.items() if len(t) == size and t.endswith(suffix)}
+    of_character = np.full(max([0x7F, *found]) + 2, unknown)
+    of_character[[*found]] = [*found.values()]
+    return of_character
 
 
 def _cut_further(tokens: TokenBytes, stages: ByteStages) -> NDArray[np.bool_]:

@@ -164,8 +164,14 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
         byte_level = byte_level or isinstance(part, ByteLevel)
     if byte_level:
         return Plan(tuple(stages), tuple(covering), tuple(removed), True, tuple(byte_stages))
+    if stages and not model.byte_fallback and model.unk_token is not None and model.unk_token in vocabulary:
+        if model.fuse_unk and len(model.unk_token.removesuffix(model.end_of_word_suffix)) < 2:
+            return "the unknown token, which may stand for several characters (fuse_unk), is that of a character"
+        return Plan(tuple(stages), tuple(covering), tuple(removed), False)
     if not model.byte_fallback or lacks_bytes(vocabulary):
         return "the model has no token for some bytes"
+    if model.end_of_word_suffix:
+        return "the model marks the end of words (end_of_word_suffix), and writes characters as bytes"
     if model.ignore_merges:
         return "the model looks up whole texts before it merges (ignore_merges), so none may be cut"
     sign = mark.mark if mark is not None and mark.for_spaces else _WORD_MARK

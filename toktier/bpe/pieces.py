@@ -206,8 +206,7 @@ class PieceEncoder:
     @property
     def cuts_pieces(self) -> bool:
         """Whether pieces are cut into parts that are encoded apart, and that recur more often than they do."""
-        everywhere = self.barriers is not None and self.barriers.everywhere
-        return everywhere or self.tables.byte_stages is not None
+        return self._has_barriers_everywhere or self.tables.byte_stages is not None
 
     def whole_pieces(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
@@ -313,8 +312,12 @@ class PieceEncoder:
 
     @lazy
     def _crossed(self) -> NDArray[np.bool_] | None:
-        """What some rule merges across; None for a model of bytes, where a text has several rows of symbols."""
-        return crossed_symbols(self.tables.merges) if self.tables.first.neighbours is None else None
+        """What some rule merges across; None where that does not say enough."""
+        return crossed_symbols(self.tables.merges) if self._has_barriers_everywhere else None
+
+    @property
+    def _has_barriers_everywhere(self) -> bool:
+        return self.barriers is not None and self.barriers.everywhere
 
     def _by_windows(self, symbols: Ids) -> Ids | None:
         if len(symbols) <= _ALONE:

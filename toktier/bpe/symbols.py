@@ -22,7 +22,7 @@ ranks below m(c), as happens in vocabularies derived from rank files, starting f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 from typing import NamedTuple
@@ -44,17 +44,19 @@ class FirstSymbols:
 
     ``of_byte``: uint32 (256,), ABSENT for a byte that the vocabulary lacks; like the reference, such a byte is
     passed over.  ``of_character``: uint32 by code point, the symbol of a whole character, ABSENT where its bytes
-    are used, as for the last one, beyond ASCII, and all that would follow; empty where words may be parts of
-    characters, and begin from bytes.  ``neighbours``: for a byte-level vocabulary the conditions of certified
-    starts, None for a character-level one, where a character's symbol never depends on what is around it.
-    ``of_last``: uint32, the symbols of bytes, or of characters, that end a word, if the vocabulary marks ends of
-    words; None if not.
+    are used, as for the last one, beyond ASCII, and all that would follow (a model with an unknown token has that
+    instead); empty where words may be parts of characters, and begin from bytes.  ``neighbours``: for a byte-level
+    vocabulary the conditions of certified starts, None for a character-level one, where a character's symbol never
+    depends on what is around it.  ``of_last``: uint32, the symbols of bytes, or of characters, that end a word, if
+    the vocabulary marks ends of words; None if not.  ``fused``: the unknown token, if the model has one for all
+    unknown characters in a row.
     """
 
     of_byte: NDArray[np.uint32]
     of_character: NDArray[np.uint32]
     neighbours: Neighbours | None
     of_last: NDArray[np.uint32] | None = None
+    fused: int | None = None
 
     @property
     def lossy(self) -> bool:
@@ -84,6 +86,12 @@ class FirstSymbols:
             last = _ends(words, len(at))
             of_last = self.of_last.take(code_points[last], mode="clip")
             whole[last] = ABSENT if self.neighbours is not None else of_last
+        if self.fused is not None:
+            unknown = whole == self.fused
+            kept = ~unknown
+            kept[1:] |= ~unknown[:-1]
+            kept[words] = True
+            return whole[kept], (np.cumsum(kept) - kept)[words]
         broken = np.flatnonzero(whole == ABSENT)
         if len(broken) == 0:
             return whole, words
@@ -221,9 +229,10 @@ class WordSymbols(dict[str, Character]):
             start = symbol if before[left] else its_bytes
             by_bytes, after, left = its_bytes, its_after, last
         if marks_ends:
-            return [*found, *self._ending(word[-1])]
-        found += start if after[_EDGE] else by_bytes
-        return found
+            found += self._ending(word[-1])
+        else:
+            found += start if after[_EDGE] else by_bytes
+        return found if self._first.fused is None else [*_fused(found, self._first.fused)]
 
     def _ending(self, character: str) -> list[int]:
         """The symbols of a word's last character where the vocabulary marks it."""
@@ -233,6 +242,15 @@ class WordSymbols(dict[str, Character]):
             return [int(of_last[min(ord(character), len(of_last) - 1)])]
         data = character.encode("utf-8")
         return [*map(self._of_byte.__getitem__, data[:-1]), int(of_last[data[-1]])]
+
+
+def _fused(symbols: Iterable[int], unknown: int) -> Iterator[int]:
+    """The symbols with one unknown one for each row of them."""
+    before = -1
+    for symbol in symbols:
+        if symbol != unknown or before != unknown:
+            yield symbol
+        before = symbol
 
 
 def _by_byte(bits: bytes) -> bytes:
