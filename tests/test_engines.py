@@ -329,13 +329,22 @@ def test_count_reads_only_as_far_as_needed(embedded: str, backend: str, monkeypa
 
 # --- the tokenizers beside the checkout ---------------------------------------------------
 
-#: Byte-level BPE, and BPE with byte fallback whose words cannot grow together (Llama 2, Gemma).
+#: Byte-level BPE, BPE with byte fallback whose words cannot grow together (Llama 2, Gemma), and WordPiece.
 RUN_BY_ENGINES = {
-    *("claude_old", "cl100k", "deepseek_coder", "deepseek_llm", "deepseek_v4", "gemma3", "glm4_7_flash"),
+    *(
+        "bert_uncased",
+        "claude_old",
+        "cl100k",
+        "deepseek_coder",
+        "deepseek_llm",
+        "deepseek_v4",
+        "gemma3",
+        "glm4_7_flash",
+    ),
     *("gpt_neox_pii", "kimi_k2", "llama2", "llama3_1", "minimax_m3", "mistral_tekken_240911", "o200k"),
     *("olmo2_dolma2", "phi4", "qwen3_5", "starcoder"),
 }
-RUN_BY_THE_REFERENCE = {"bert_uncased": "WordPiece", "xlm_roberta": "Unigram"}
+RUN_BY_THE_REFERENCE = {"xlm_roberta": "Unigram"}
 """With a word of the reason that must be given."""
 
 shared_only = pytest.mark.skipif(SHARED is None, reason=ABSENT)

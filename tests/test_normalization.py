@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import product
 from typing import Any
 
+import adversarial
 import numpy as np
 import pytest
 from hypothesis import given
@@ -260,6 +264,55 @@ def test_other_normalizers(described: Normalizer, engine: Any) -> None:
         assert not fast.leaves_alone(segments[0]) or expected[0] == segments[0]
 
     check()
+
+
+# --- character by character --------------------------------------------------------------
+
+BY_CHARACTER: list[dict[str, Any]] = [
+    *(
+        dict(
+            zip(("type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase"), values, strict=True)
+        )
+        for values in product(["BertNormalizer"], (True, False), (True, False), (None, True, False), (True, False))
+    ),
+    {"type": "Lowercase"},
+    {"type": "StripAccents"},
+]
+#: Marks that BERT's normalizer keeps, and what has some inside.
+KEPT_MARKS = "\u302e\u302f\U0001d165\U0001d16d\U0001d15e\U0001d160\U00016ff0"
+
+
+def by_character(rule: dict[str, Any]) -> tuple[TextNormalizer, Any]:
+    source = json.dumps(rule)
+    return TextNormalizer(Other(rule["type"], source)), engine_normalizer(source)
+
+
+@pytest.mark.parametrize("rule", [BY_CHARACTER[0], *BY_CHARACTER[10:13], *BY_CHARACTER[-2:]], ids=str)
+def test_characters_in_context(rule: dict[str, Any]) -> None:
+    fast, engine = by_character(rule)
+    draw = random.Random(6)
+    marks = "\u0301\u0323\u0334\u0345\0\x01\u00ad" + KEPT_MARKS
+    for number, text in enumerate(adversarial.battery((), 17, 300)):
+        for some in (text, "".join(char + "".join(draw.choices(marks, k=number % 3)) for char in text[:30])):
+            assert fast.normalize(some) == engine.normalize_str(some), ascii(some)
+
+
+def test_a_character_map_is_filled_by_many_threads() -> None:
+    fast, engine = by_character(BY_CHARACTER[0])
+    texts = chunks(ALL[:0x3000], 100)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(fast.normalize, texts * 4))
+    assert found == [*map(engine.normalize_str, texts)] * 4
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("rule", BY_CHARACTER, ids=str)
+def test_every_code_point_by_character(rule: dict[str, Any]) -> None:
+    fast, engine = by_character(rule)
+    for text in chunks([char for code in ALL for char in (code, "-")]):
+        assert fast.normalize(text) == engine.normalize_str(text)
+    for char in ALL[:0x40000:7]:
+        assert fast.normalize(char + "\u0301") == engine.normalize_str(char + "\u0301")
 
 
 def test_replace_with_a_regular_expression() -> None:

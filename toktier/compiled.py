@@ -29,6 +29,7 @@ from .patterns.lanes import Splitter
 from .patterns.windows import Windows
 from .pipeline import Pipeline, parse
 from .records import record
+from .wordpiece import WordTables
 
 #: Raise it whenever the meaning of what is stored changes.
 FORMAT = 25
@@ -58,7 +59,7 @@ class Engine:
     """What the ``python`` and ``numpy`` backends need."""
 
     split: Split
-    pieces: PieceTables
+    pieces: PieceTables | WordTables
     byte_level: bool
 
 
@@ -168,8 +169,12 @@ def _windows(stage: int, arrays: Mapping[str, NDArray[Any]]) -> Windows | None:
     return Windows(*(arrays[name] for name in names)) if names[0] in arrays else None
 
 
-def _pieces(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], tokens: TokenBytes) -> PieceTables:
+def _pieces(
+    header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], tokens: TokenBytes
+) -> PieceTables | WordTables:
     pairs, whole = hash_tables.read(header["tables"], arrays)
+    if "words" in header:
+        return WordTables(whole, pairs, arrays["accepts"], *header["words"])
     neighbours = None
     if header["byte_level"]:
         neighbours = Neighbours(arrays["certified row"], arrays["certified before"], arrays["certified after"])

@@ -6,6 +6,7 @@ It is done once per artifact and version of the reference; :mod:`~toktier.compil
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,7 +22,7 @@ from .bpe import tables
 from .bpe.barriers import crossed_pairs
 from .bpe.batch import merge_words, word_bounds
 from .bpe.byte_stages import ByteStages
-from .bpe.hashing import ABSENT, too_many
+from .bpe.hashing import ABSENT, pair_table, too_many
 from .bpe.memo import ranges
 from .bpe.symbols import FirstSymbols, certified_starts
 from .bpe.tables import Merges, TokenBytes
@@ -43,12 +44,15 @@ from .patterns.syntax import Node
 from .pipeline import BPE, Pipeline, parse
 from .plan import Plan, make_plan
 from .records import fields, replace
+from .wordpiece import make_trie
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
 
 #: A stage whose matches begin with so many atoms at most is passed over in texts that have none of them.
 _FEW_ATOMS = 4
+#: No word has more characters.
+_ANY = 1 << 62
 
 
 @contextmanager
@@ -108,11 +112,16 @@ def derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
     if isinstance(plan, str):
         header["reason"] = plan
         return header, arrays
+    if np.count_nonzero(tokens.present) < len(vocabulary):
+        header["reason"] = "two tokens of the model have the same id"
+        return header, arrays
     engine: _Arrays = {}
     try:
-        header["reason"] = _derive_stages(plan, header, engine) or _derive_model(
-            plan, model, vocabulary, pipeline, tokens, header, engine
-        )
+        header["reason"] = _derive_stages(plan, header, engine)
+        if header["reason"] is None and isinstance(pipeline.model, BPE):
+            header["reason"] = _derive_model(plan, model, vocabulary, pipeline, tokens, header, engine)
+        elif header["reason"] is None:
+            header["reason"] = _derive_words(model, vocabulary, tokens, header, engine)
     except UnsupportedPatternError as problem:
         header["reason"] = str(problem)
     return header, arrays if header["reason"] else arrays | engine
@@ -187,8 +196,6 @@ def _derive_model(
     arrays: _Arrays,
 ) -> str | None:
     assert isinstance(pipeline.model, BPE)
-    if np.count_nonzero(tokens.present) < len(vocabulary):
-        return "two tokens of the model have the same id"
     rules = model.get("merges")
     if isinstance(rules, list) and too_many(len(tokens.present), len(rules)):
         return f"{len(tokens.present)} ids and {len(rules)} merges are too many for a table of pairs"
@@ -264,6 +271,25 @@ def _cut_further(tokens: TokenBytes, stages: ByteStages) -> NDArray[np.bool_]:
     found = np.zeros(len(tokens.present), np.bool_)
     found[filled] = parts > 1
     return found
+
+
+def _derive_words(
+    model: Mapping[str, Any], vocabulary: Mapping[str, int], tokens: TokenBytes, header: _Header, arrays: _Arrays
+) -> str | None:
+    """The same for WordPiece and WordLevel."""
+    longest = min(model.get("max_input_chars_per_word", _ANY), _ANY)
+    left, right, accepts, inside = make_trie(vocabulary, model.get("continuing_subword_prefix"))
+    size = max(sys.maxunicode + 1, inside, len(accepts)) + 1
+    if too_many(size, len(left)):
+        return f"{len(vocabulary)} tokens are too many for a table of pairs"
+    usable = tokens.present.copy()
+    usable[[id for token, id in vocabulary.items() if len(token) > longest]] = False
+    edges = pair_table(left, right, size)
+    header["tables"], found = hash_tables.stored(edges, tables.piece_table(tokens, usable))
+    arrays |= found
+    arrays["accepts"] = accepts
+    header["words"] = [inside, vocabulary[model["unk_token"]], longest]
+    return None
 
 
 def _made_by_merging(

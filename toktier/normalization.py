@@ -42,6 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, normalizers
 
+from .character_map import BY_CHARACTER, CharacterMap
 from .errors import ArtifactError, UnsupportedPatternError
 from .pipeline import Literal, Normalizer, NormalizerSequence, Other, Prepend, Regex, Replace, UnicodeForm
 
@@ -274,6 +275,8 @@ def _steps(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]]
             pattern = {"String": old}
         case Replace(Regex(source), new):
             pattern = {"Regex": source}
+        case Other(type, source) if type in BY_CHARACTER:
+            return [CharacterMap(engine_normalizer(source))]
         case Other(_, source):
             return [_each(engine_normalizer(source).normalize_str)]
     replace = engine_normalizer(json.dumps({"type": "Replace", "pattern": pattern, "content": new})).normalize_str

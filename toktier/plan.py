@@ -120,22 +120,20 @@ class _Stage:
 def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
     """The plan of an artifact, or the reason why it runs on the reference."""
     model = pipeline.model
-    if not isinstance(model, BPE):
-        return f"the model is {model.type}; the engines run BPE"
-    if model.dropout:
-        return "the model drops merges at random (dropout)"
-    if model.continuing_subword_prefix:
-        return "the model marks what continues a word by a prefix (continuing_subword_prefix)"
-    if model.end_of_word_suffix and model.ignore_merges:
-        return "the model looks up whole pieces without their suffix (ignore_merges, end_of_word_suffix)"
+    reason = _why_no_bpe(model) if isinstance(model, BPE) else _why_no_words(model, vocabulary)
+    if reason is not None:
+        return reason
     stages: list[Node] = []
     covering: list[bool] = []
     removed: list[SetExpr] = []
     byte_stages: list[Node] = []
     byte_level = False
+    by_parts = isinstance(model, BPE) and not (model.ignore_merges or model.end_of_word_suffix)
     mark = word_mark(pipeline.pre_tokenizer)
     for part in _flat(pipeline.pre_tokenizer):
-        if byte_level and (isinstance(part, ByteLevel) or model.ignore_merges or model.end_of_word_suffix):
+        if isinstance(part, ByteLevel) and not isinstance(model, BPE):
+            return f"ByteLevel stands before a model of characters ({model.type})"
+        if byte_level and (isinstance(part, ByteLevel) or not by_parts):
             return "a pre-tokenizer follows ByteLevel"
         if mark is None and isinstance(part, ByteLevel) and part.add_prefix_space:
             return "ByteLevel adds a space before each piece of another pre-tokenizer (add_prefix_space)"
@@ -162,6 +160,8 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
             covering.append(characters is None)
             removed += characters or ()
         byte_level = byte_level or isinstance(part, ByteLevel)
+    if not isinstance(model, BPE):
+        return Plan(tuple(stages), tuple(covering), tuple(removed), False)
     if byte_level:
         return Plan(tuple(stages), tuple(covering), tuple(removed), True, tuple(byte_stages))
     if stages and not model.byte_fallback and model.unk_token is not None and model.unk_token in vocabulary:
@@ -179,6 +179,24 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
     if isinstance(barrier, str):
         return barrier
     return Plan((*stages, barrier), (*covering, False), tuple(removed), False)
+
+
+def _why_no_bpe(model: BPE) -> str | None:
+    if model.dropout:
+        return "the model drops merges at random (dropout)"
+    if model.continuing_subword_prefix:
+        return "the model marks what continues a word by a prefix (continuing_subword_prefix)"
+    if model.end_of_word_suffix and model.ignore_merges:
+        return "the model looks up whole pieces without their suffix (ignore_merges, end_of_word_suffix)"
+    return None
+
+
+def _why_no_words(model: Other, vocabulary: Mapping[str, int]) -> str | None:
+    if model.type not in ("WordPiece", "WordLevel"):
+        return f"the model is {model.type}"
+    if json.loads(model.json)["unk_token"] not in vocabulary:
+        return "the vocabulary lacks the unknown token, and the reference gives up on what it does not know"
+    return None
 
 
 def certificate_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> CertificatePlan | str:

@@ -27,7 +27,7 @@ from .backends.numpy import NumpyBackend
 from .backends.python import PythonBackend
 from .backends.reference import Reference, engine_version, failures
 from .backends.splitting import KeptCharacters
-from .bpe.pieces import PieceEncoder
+from .bpe.pieces import PieceEncoder, PieceTables
 from .bpe.tables import byte_alphabet
 from .certificates.cuts import Cuts
 from .certificates.literals import literals_of
@@ -48,6 +48,7 @@ from .postprocessing import PostProcessor
 from .records import record, replace
 from .segments import NO_IDS, PreparedText
 from .word_marks import word_mark
+from .wordpiece import WordEncoder, WordTables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,7 +132,11 @@ class Tokenizer:
         self._backends: dict[str, Backend] = {}
         engine = self._compiled.engine
         if engine is not None and self._unsupported is None:
-            self._pieces = PieceEncoder(engine.pieces, self._reference_piece)
+            self._pieces: PieceEncoder | WordEncoder
+            if isinstance(engine.pieces, WordTables):
+                self._pieces = WordEncoder(engine.pieces)
+            else:
+                self._pieces = PieceEncoder(engine.pieces, self._reference_piece)
             self._backends["python"] = PythonBackend(engine.split, self._pieces)
             self._backends["numpy"] = NumpyBackend(engine.split, self._pieces)
         self._making = threading.Lock()
@@ -779,7 +784,7 @@ class Tokenizer:
     def _jax(self) -> JaxBackend:
         """The ``jax`` backend, made when it is first asked for."""
         engine = self._compiled.engine
-        assert engine is not None
+        assert engine is not None and isinstance(self._pieces, PieceEncoder)
         with self._making:
             if "jax" not in self._backends:
                 import_jax()
@@ -810,6 +815,11 @@ class Tokenizer:
                 'use backend="auto" or "reference"'
             )
         if chosen == "jax":
+            if not isinstance(self._pieces, PieceEncoder):
+                raise BackendUnsupportedError(
+                    f"the jax backend cannot run {self.name}: it runs BPE, and the model is {self.model}; "
+                    'use backend="auto", "python" or "numpy"'
+                )
             self._jax()  # raises without JAX
         return chosen
 
@@ -833,13 +843,14 @@ class Tokenizer:
             and _form(pipeline.normalizer) is not None
             and word_mark(pipeline.pre_tokenizer) is None
             and engine.split.removed is None
+            and isinstance(engine.pieces, PieceTables)  # as it is where the model is byte-level
             and engine.pieces.first.of_last is None
         )
 
     @property
     def _is_lossy(self) -> bool:
         engine = self._compiled.engine
-        return engine is not None and engine.pieces.first.lossy
+        return engine is not None and isinstance(engine.pieces, PieceTables) and engine.pieces.first.lossy
 
     def _engine_offsets(
         self,

@@ -18,6 +18,7 @@ from ..bpe.span_memo import LONGEST, SpanMemo
 from ..bpe.tables import PADDING
 from ..compiled import Split
 from ..segments import NO_IDS, NO_POSITIONS, PreparedText
+from ..wordpiece import WordEncoder
 from .splitting import Splitting
 
 
@@ -26,12 +27,12 @@ class NumpyBackend:
 
     name = "numpy"
 
-    def __init__(self, split: Split, pieces: PieceEncoder) -> None:
+    def __init__(self, split: Split, pieces: PieceEncoder | WordEncoder) -> None:
         self._end = split.splitter.end
         self._removed = split.removed
         self._pieces = pieces
         self._memo = SpanMemo(pieces.merge_spans)
-        if pieces.cuts_pieces:
+        if isinstance(pieces, PieceEncoder) and pieces.cuts_pieces:
             # new words have parts that are not new
             parts = SpanMemo(pieces.merge_words)
             self._memo = SpanMemo(partial(pieces.merge_parts, merge=parts.encode))

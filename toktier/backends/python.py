@@ -19,6 +19,7 @@ from ..compiled import Split
 from ..lazy import lazy
 from ..patterns.stand_in import STAND_IN
 from ..segments import NO_IDS, NO_POSITIONS, PreparedText
+from ..wordpiece import WordEncoder
 from .splitting import KeptCharacters, Splitting
 
 #: For texts of at least this many characters the pieces are found on arrays, as the ``numpy`` backend does: three
@@ -35,7 +36,7 @@ class PythonBackend:
 
     name = "python"
 
-    def __init__(self, split: Split, pieces: PieceEncoder) -> None:
+    def __init__(self, split: Split, pieces: PieceEncoder | WordEncoder) -> None:
         self._split = split
         self._barriers = pieces.barriers
         self._splitting = Splitting(split)

@@ -51,8 +51,8 @@ def refusal(document: Mapping[str, Any]) -> str | None:
     What it says about these two alone (merges of tokens that are not there, say) is not asked here.
     """
     model = document["model"]
-    if isinstance(model.get("vocab"), dict) and "merges" in model:
-        model = model | {"vocab": {}, "merges": []}
+    if isinstance(model.get("vocab"), dict):
+        model = model | {"vocab": {}} | ({"merges": []} if "merges" in model else {})
     else:  # the reference runs these, and is then asked about the whole file
         model = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
     try:
