@@ -269,6 +269,8 @@ class JaxBackend:
             reason = "the pre-tokenizer leaves characters out of the text, or cuts them"
         elif pieces.first.of_last is not None:
             reason = "the model marks ends of words"
+        elif pieces.first.fused is not None:
+            reason = "the model has one unknown token for several characters"
         for sizes in () if reason else self._forms(size):
             try:
                 with self._lock:
