@@ -21,8 +21,6 @@ from toktier.tokenizer import Tokenizer
 #: Those that are not embedded and differ most from them; the others are in the campaign.
 OTHERS = ("llama2", "bert_uncased", "deepseek_llm")
 
-REFUSED = {"xlm_roberta": "the normalizer Precompiled"}
-
 
 def assert_name_sound(name: str, seed: int, count: int) -> tuple[int, int]:
     """Also with special tokens taken for text, where the ends of added tokens are no cuts."""
@@ -52,21 +50,14 @@ def test_others(name: str) -> None:
 @pytest.mark.parametrize("name", tokenizers())
 @pytest.mark.parametrize("seed", range(2))
 def test_all_tokenizers(name: str, seed: int) -> None:
-    tok = engine(name)
-    if tok._cuts.refusal is not None:
-        pytest.skip(f"refused: {tok._cuts.refusal}")
     _, closes = assert_name_sound(name, 100 + seed, 10_000)
-    assert closes > 20_000
+    assert closes > 10_000
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", tokenizers())
 def test_who_is_certified(name: str) -> None:
-    refusal = engine(name)._cuts.refusal
-    if name in REFUSED:
-        assert refusal is not None and REFUSED[name] in refusal
-    else:
-        assert refusal is None
+    assert engine(name)._cuts.refusal is None
 
 
 # --- added tokens and normalizers made for it ---------------------------------------------------

@@ -23,6 +23,9 @@ by step:
 * ``BertNormalizer`` cleans, pads Chinese characters, decomposes (NFD), drops marks and lower-cases.  All but NFD
   work character by character, and NFD never moves a mark past a starter.  ASCII characters are starters; those
   that become one character are allowed.
+* ``Precompiled`` looks at grapheme clusters.  ASCII characters that become one character are allowed, but for
+  those that end lines; a cluster that one begins may become something else (:mod:`~toktier.charsmap` has the
+  proof).
 
 A step sees what the step before it made, hence the tables are composed.
 """
@@ -36,6 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..added_tokens import white_space
+from ..charsmap import ascii_becomes
 from ..errors import UnsupportedPatternError
 from ..normalization import composing_groups, engine_normalizer, left_to_reference
 from ..patterns.charsets import CODE_POINTS, SURROGATES, members
@@ -96,6 +100,8 @@ def seams(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]])
         case Other("BertNormalizer", source):
             normalize = engine_normalizer(source).normalize_str
             return _probed(((code, normalize(chr(code))) for code in range(0x80)), others=False)
+        case Other("Precompiled", source):
+            return _clusters(ascii_becomes(source))
         case Other(type, _):
             return f"what the normalizer {type} does around a place is not known here"
     raise AssertionError(normalizer)
@@ -134,6 +140,22 @@ def _replace(old: str, new: str) -> Seams:
     else:
         found.allowed[[ord(char) for char in old]] = False
     return found
+
+
+def _clusters(results: Mapping[str, tuple[str, frozenset[str]]] | None) -> Seams | str:
+    """From what clusters that begin with an ASCII character become."""
+    if results is None:
+        return "the normalizer Precompiled changes ASCII characters by what stands before them"
+    found, groups = _identity(np.zeros(CODE_POINTS, np.bool_)), [_NOTHING]
+    for char, (alone, others) in results.items():
+        if char in "\r\n" or len(alone) != 1 or not all(others):
+            continue
+        found.allowed[ord(char)] = True
+        found.mapped[ord(char)] = ord(alone)
+        if others:
+            found.group[ord(char)] = len(groups)
+            groups.append(np.array(sorted({ord(alone), *(ord(other[0]) for other in others)})))
+    return Seams(found.allowed, found.mapped, found.group, tuple(groups))
 
 
 def _probed(results: Iterable[tuple[int, str]], *, others: bool) -> Seams:

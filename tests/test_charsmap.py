@@ -1,0 +1,103 @@
+"""Compiled character maps: what becomes of ASCII characters, by the reference's own normalizer."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+
+import numpy as np
+import pytest
+from conftest import parsed, tokenizers
+
+from toktier.charsmap import ascii_becomes, prepended, read_charsmap
+from toktier.normalization import engine_normalizer
+
+MARKS = "\u0301\u0323\u0338\u200d\ufe0f"
+PREPENDED = "\u0600\u06dd\U000110bd"
+ALPHABET = "ab=~ \t\n\r\x01" + MARKS + PREPENDED + "é\uff41\u1100\u1161\u4e2d😂"
+
+
+def compiled(keys: dict[str, str]) -> str:
+    """A normalizer with a map of these keys: each node of the double array has 256 units to itself."""
+    children: dict[bytes, set[int]] = {b"": set()}
+    ends = {key.encode(): result for key, result in keys.items()}
+    for key in ends:
+        for size in range(len(key)):
+            children.setdefault(key[:size], set()).add(key[size])
+            children.setdefault(key[: size + 1], set())
+    base = {prefix: 256 * (number + 1) for number, prefix in enumerate(children)}
+    units, results = np.zeros(256 * (len(base) + 1), "<u4"), b""
+    for prefix in children:
+        node = base[prefix[:-1]] ^ prefix[-1] if prefix else 0
+        units[node] = (node ^ base[prefix]) << 10 | (prefix in ends) << 8 | (prefix[-1] if prefix else 0)
+        if prefix in ends:
+            units[base[prefix]] = 1 << 31 | len(results)
+            results += ends[prefix].encode() + b"\0"
+    data = units.nbytes.to_bytes(4, "little") + units.tobytes() + results
+    return json.dumps({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(data).decode()})
+
+
+def random_map(random_: random.Random) -> dict[str, str]:
+    def text(letters: str, least: int, most: int) -> str:
+        return "".join(random_.choices(letters, k=random_.randint(least, most)))
+
+    heads = random_.choice((ALPHABET, ALPHABET.translate(dict.fromkeys(map(ord, PREPENDED)))))
+    return {text(heads, 1, 1) + text(MARKS + "\u1161", 0, 2): text("axé \u0301", 0, 2) for _ in range(8)}
+
+
+def check(source: str, seed: int, count: int) -> int:
+    """Texts made for it, cut between ASCII characters; how many cuts there were."""
+    normalize, becomes = engine_normalizer(source).normalize_str, ascii_becomes(source)
+    if becomes is None:
+        return 0
+    random_, cuts = random.Random(seed), 0
+    for _ in range(count):
+        text = "".join(random_.choices(ALPHABET, k=random_.randint(2, 9)))
+        for at in range(1, len(text)):
+            before, behind = text[:at], text[at:]
+            seam = before[-1] + behind[0]
+            if not seam.isascii() or "\r" in seam or "\n" in seam:
+                continue
+            cuts += 1
+            left, right = normalize(before), normalize(behind)
+            assert normalize(text) == left + right, (text, at)
+            assert left.endswith(becomes[before[-1]][0]), (text, at)
+            alone, longer = becomes[behind[0]]
+            assert any(map(right.startswith, {alone, *longer})), (text, at)
+    return cuts
+
+
+def test_random_maps() -> None:
+    random_ = random.Random(1)
+    cuts = [check(compiled(random_map(random_)), seed, 60) for seed in range(120)]
+    assert 20 < cuts.count(0) < 100 and sum(cuts) > 1_500
+
+
+@pytest.mark.parametrize("name", tokenizers("xlm_roberta"))
+def test_a_real_map(name: str) -> None:
+    source = json.dumps(parsed(name)["normalizer"])
+    assert check(source, 1, 3_000) > 1_000
+    becomes = ascii_becomes(source)
+    assert becomes is not None and becomes["\n"] == (" ", frozenset()) and "é" in becomes["e"][1]
+
+
+def test_the_shortest_key_is_all_that_counts() -> None:
+    becomes = ascii_becomes(compiled({"a": "x", "a\u0301": "á", "b\u0301": "", "b\u0301\u0323": "y"}))
+    assert becomes is not None
+    assert (
+        becomes["a"] == ("x", frozenset())
+        and becomes["b"] == ("b", {"", "y"})
+        and becomes["c"] == ("c", frozenset())
+    )
+
+
+@pytest.mark.parametrize("key", ["\u0600", "\u0600\u0601", "éa", "e\u0301b", "\r\n"])
+def test_what_stands_before_ascii_may_matter(key: str) -> None:
+    assert ascii_becomes(compiled({"a\u0301": "á", key: "x"})) is None
+
+
+def test_heads_and_prepended_characters() -> None:
+    keys = ["a", "a\u0301", "\u0600", "é", "\U000110bd\u0301", "\uff41b"]
+    assert read_charsmap(compiled(dict.fromkeys(keys, ""))).heads() == ["a", "é", "\u0600", "\uff41", "\U000110bd"]
+    assert prepended([*ALPHABET, *MARKS]) == [*PREPENDED]

@@ -1,0 +1,140 @@
+"""SentencePiece's compiled character maps: the normalizer ``Precompiled`` (XLM-RoBERTa's, T5's, ALBERT's).
+
+The reference cuts a text into grapheme clusters.  One of fewer than six bytes is looked up whole: the *shortest*
+key of the map with which it begins gives what stands for all of it.  Otherwise each of its characters is looked
+up in the same way, and stays if no key fits.  So what becomes of a character is a matter of its cluster.
+
+Two ASCII characters are never in one cluster, but for a line feed after a carriage return.  Behind an ASCII
+character others may belong to its cluster (marks); before it only the few that Unicode calls *prepended*.  If no
+key begins with one of these, and none has ASCII but at its start, then no key is found in what such a cluster
+begins with, and the ASCII character in it becomes what it becomes alone.  So for neighbours a and b that are
+ASCII, but neither carriage return nor line feed, and for all texts x and y, ``n(x + a + b + y) = n(x + a) +
+n(b + y)``, where ``n(x + a)`` ends with what a becomes alone.
+
+The map is a double array (Darts-clone) of 32-bit units, then the results, each closed by a zero byte.  Its first
+unit is the root.  A node's unit holds a label, an offset and whether a key ends there; the byte ``c`` leads to
+the unit at ``node ^ offset ^ c`` if its label is ``c``, and what the key becomes is at ``node ^ offset``.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .normalization import engine_normalizer
+from .records import record
+
+Nodes = NDArray[np.int64]
+
+_BYTES = np.arange(1, 256)
+_ENDS, _LABEL, _VALUE = 1 << 8, 1 << 31 | 0xFF, (1 << 31) - 1
+
+
+@record
+class Charsmap:
+    """``units``: int64, the double array.  ``results``: UTF-8."""
+
+    units: Nodes
+    results: bytes
+
+    def after(self, nodes: Nodes) -> tuple[Nodes, Nodes]:
+        """Each byte that leads on from some node, and the node to which it leads."""
+        next = (self._bases(nodes)[:, None] ^ _BYTES).ravel()
+        byte = np.tile(_BYTES, len(nodes))
+        found = self.units.take(next, mode="clip") & _LABEL == byte
+        found &= next < len(self.units)
+        return byte[found], next[found]
+
+    def below(self, node: int) -> tuple[frozenset[str], bool]:
+        """Of the keys that go on from a node: what they become, and whether there is ASCII behind it."""
+        nodes, results, ascii = np.array([node]), set[str](), False
+        while len(nodes):
+            bytes, nodes = self.after(nodes)
+            ascii |= bool((bytes < 0x80).any())
+            nodes = np.unique(nodes)  # ends that keys have in common are stored once
+            results |= self.becomes(nodes)
+        return frozenset(results), ascii
+
+    def becomes(self, nodes: Nodes) -> set[str]:
+        """What the keys become that end at nodes."""
+        ends = nodes[self.units[nodes] & _ENDS != 0]
+        starts = np.unique(self.units[self._bases(ends)] & _VALUE).tolist()
+        return {self.results[start : self.results.index(0, start)].decode() for start in starts}
+
+    def heads(self) -> list[str]:
+        """The characters with which keys begin, in the order of their code points.
+
+        Raises ``UnicodeDecodeError`` if a key ends inside its first character.
+        """
+        found: list[bytes] = []
+        level = [(b"", 0)]
+        while level:
+            further = []
+            for prefix, node in level:
+                for byte, next in zip(*(part.tolist() for part in self.after(np.array([node]))), strict=True):
+                    head = prefix + bytes([byte])
+                    whole = len(head) == _length(head[0])
+                    if whole or self.units[next] & _ENDS:
+                        found.append(head)
+                    else:
+                        further.append((head, next))
+            level = further
+        return sorted(head.decode() for head in found)
+
+    def _bases(self, nodes: Nodes) -> Nodes:
+        units = self.units[nodes]
+        return nodes ^ units >> 10 << ((units & 0x200) >> 6)
+
+
+def _length(lead: int) -> int:
+    """How many bytes a character has, by its first."""
+    return 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
+
+
+def read_charsmap(source: str) -> Charsmap:
+    """The map in the JSON text of a normalizer that the reference accepts."""
+    data = b64decode(json.loads(source)["precompiled_charsmap"])
+    stop = 4 + int.from_bytes(data[:4], "little")
+    return Charsmap(np.frombuffer(data[4:stop], "<u4").astype(np.int64), data[stop:])
+
+
+def ascii_becomes(source: str) -> dict[str, tuple[str, frozenset[str]]] | None:
+    """What each ASCII character becomes alone, and what the longer clusters that it begins may become instead.
+
+    None if what stands before it matters, too.
+    """
+    charsmap = read_charsmap(source)
+    try:
+        heads = charsmap.heads()
+    except UnicodeDecodeError:
+        return None
+    first = dict(zip(*(part.tolist() for part in charsmap.after(np.zeros(1, np.int64))), strict=True))
+    below = {byte: charsmap.below(node) for byte, node in first.items()}
+    if any(ascii for _, ascii in below.values()) or prepended(heads):
+        return None
+    found = {chr(code): (chr(code), frozenset[str]()) for code in range(0x80)}
+    for byte in first.keys() & range(0x80):
+        key = charsmap.becomes(np.array([first[byte]]))  # the shortest one that any of its clusters begins with
+        found[chr(byte)] = (key.pop(), frozenset()) if key else (chr(byte), below[byte][0])
+    return found
+
+
+def prepended(characters: list[str]) -> list[str]:
+    """Those that share a cluster with an ASCII character behind them, as the engine has it.
+
+    Asked by a map whose keys are the first bytes of all characters beyond ASCII: a cluster that begins with one is
+    dropped whole.
+    """
+    beyond = [character for character in characters if not character.isascii()]
+    leads = np.arange(0xC2, 0xF5)
+    units = np.zeros(1024, "<u4")
+    units[0] = 0x100 << 10
+    units[0x100 ^ leads] = leads | _ENDS | 0x200 << 10
+    units[0x300 ^ leads] = 1 << 31
+    data = (units.nbytes).to_bytes(4, "little") + units.tobytes() + bytes(1)
+    source = json.dumps({"type": "Precompiled", "precompiled_charsmap": b64encode(data).decode()})
+    kept = engine_normalizer(source).normalize_str("".join(f"{c}z\n" for c in beyond)).split("\n")
+    return [character for character, line in zip(beyond, kept, strict=False) if line == ""]
