@@ -111,10 +111,10 @@ class CertificatePlan:
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """The pattern of the pieces, and which of them are left out of the text."""
+    """The pattern of the pieces, and which of them are left out of the text, or what characters are."""
 
     pieces: Node
-    removes: Literal["matches", "gaps"] | None = None
+    removes: Literal["matches", "gaps"] | SetExpr | None = None
 
 
 def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
@@ -302,7 +302,8 @@ def _stages(part: PreTokenizer, normalizer: Normalizer | None) -> list[_Stage] |
         case Other("Punctuation", source):
             return _split(One(Property(PUNCTUATION)), json.loads(source).get("behavior", "Isolated"), False)
         case Other("BertPreTokenizer", _):
-            return [_Stage(One(Property(WHITE_SPACE)), "matches"), _Stage(One(Property(PUNCTUATION)))]
+            white, marks = Property(WHITE_SPACE), Property(PUNCTUATION)
+            return [_Stage(Alternation((One(white), One(marks))), white)]
         case Other("WhitespaceSplit", _):
             return [_Stage(One(Property(WHITE_SPACE)), "matches")]
         case Other("Whitespace", _):
@@ -336,6 +337,8 @@ def _removed(stage: _Stage) -> tuple[SetExpr, ...] | None:
     """
     if stage.removes is None:
         return ()
+    if not isinstance(stage.removes, str):
+        return (stage.removes,)
     alone: list[SetExpr] = []
     others: list[SetExpr] = []
     for branch in _branches(stage.pieces):
