@@ -43,13 +43,14 @@ class NumpyBackend:
             return NO_IDS, NO_POSITIONS
         encoded = self._splitting.read(text)
         starts = self._splitting.starts(text, encoded, self._pieces.barriers)
-        first = encoded.atoms.take(starts)
-        starts = encoded.bytes_at(starts)
+        characters, starts = starts, encoded.bytes_at(starts)
         lengths = np.diff(starts, append=len(encoded.data))
         if self._removed is not None:
-            kept = np.flatnonzero(~self._removed.take(first))
-            first, starts, lengths = first[kept], starts[kept], lengths[kept]
-        added = np.flatnonzero(first == self._end) if len(text.ids) else NO_POSITIONS
+            kept = np.flatnonzero(~self._removed.take(encoded.atoms.take(characters)))
+            characters, starts, lengths = characters[kept], starts[kept], lengths[kept]
+        added = NO_POSITIONS
+        if len(text.ids):
+            added = np.flatnonzero(encoded.atoms.take(characters) == self._end)
         buffer = np.frombuffer(encoded.data + bytes(PADDING), np.uint8)
         ids = self._pieces.whole_pieces(buffer, starts, lengths)
         ids[added] = 0  # any id, so that they do not count as missing
