@@ -452,7 +452,7 @@ def test_inspect_for_readers(run: Run) -> None:
     assert "splitting    1 stage over 14 atoms\n" in run("inspect", "gpt2").out.decode()
 
 
-@pytest.mark.parametrize("name", tokenizers("bert_uncased", "xlm_roberta"))
+@pytest.mark.parametrize("name", tokenizers("xlm_roberta"))
 def test_inspect_where_only_the_reference_runs(run: Run, files: Path, name: str) -> None:
     (files / "tokenizer.json").write_bytes(artifact(name).read())
     (about,) = run("inspect", "tokenizer.json", "--json", "Hello unaffable").json
@@ -548,7 +548,7 @@ def test_near_names_are_proposed(run: Run) -> None:
     assert "Did you mean 'qwen3'?" in run("encode", "-t", "qwen4").err
 
 
-@pytest.mark.parametrize("name", tokenizers("bert_uncased"))
+@pytest.mark.parametrize("name", tokenizers("xlm_roberta"))
 def test_a_backend_that_cannot_run_the_tokenizer(run: Run, files: Path, name: str) -> None:
     (files / "tokenizer.json").write_bytes(artifact(name).read())
     ran = run("encode", "-t", "tokenizer.json", "--backend", "numpy", "b.txt")

@@ -27,6 +27,8 @@ BY_CHARACTER = ("BertNormalizer", "Lowercase", "StripAccents")
 
 #: A character becomes at most so many.
 _MOST = 4
+#: Shorter texts are not put on arrays.
+_SHORT = 1000
 #: Characters from here on are not looked up: hardly any are assigned, and texts hardly have them.
 _LAST = 0x40000
 #: In place of a number of characters: the engine has to see the neighbours, too; it has not been asked yet.
@@ -47,13 +49,21 @@ class CharacterMap:
 
     def __call__(self, segments: list[str]) -> list[str]:
         """Each segment normalized as a text of its own."""
-        return [text.translate(self._of_ascii) if text.isascii() else self._text(text) for text in segments]
+        return [self._text(text) for text in segments]
 
     @lazy
-    def _of_ascii(self) -> dict[int, str]:
+    def _known(self) -> dict[int, str]:
+        """What was found, for ``str.translate``, which is quick with short texts and those of ASCII."""
         return {code: self._normalize(chr(code)) for code in range(0x80)}
 
+    @lazy
+    def _alone(self) -> set[str]:
+        """The characters that are known, and need no look around."""
+        return {*map(chr, range(0x80))}
+
     def _text(self, text: str) -> str:
+        if text.isascii() or (len(text) < _SHORT and self._alone.issuperset(text)):
+            return text.translate(self._known)
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         counts = self._counts.take(points, mode="clip")
         if counts.max() == _UNKNOWN:
@@ -90,6 +100,8 @@ class CharacterMap:
         places = ranges(points[alone] * np.int64(_MOST), counts[alone])
         self._characters[places] = np.frombuffer(flat.encode("utf-32-le"), np.uint32)
         self._counts[points] = np.where(counts <= _MOST, counts, _IN_CONTEXT)
+        self._known.update((ord(characters[number]), found[number]) for number in alone.tolist())
+        self._alone.update(characters[number] for number in alone.tolist())
 
     def _in_context(self, characters: str) -> list[int]:
         """The numbers of the characters of which it matters what is around them."""

@@ -818,7 +818,7 @@ class Tokenizer:
             if not isinstance(self._pieces, PieceEncoder):
                 raise BackendUnsupportedError(
                     f"the jax backend cannot run {self.name}: it runs BPE, and the model is {self.model}; "
-                    'use backend="auto", "python" or "numpy"'
+                    'use backend="auto" or "numpy"'
                 )
             self._jax()  # raises without JAX
         return chosen

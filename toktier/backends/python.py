@@ -6,6 +6,7 @@ encoded by exact BPE.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from itertools import accumulate, chain, compress, pairwise
 
@@ -44,12 +45,12 @@ class PythonBackend:
         self._keeps = KeptCharacters(split)
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        cut = self._pieces if len(text.text) < _LONG else self._pieces_by_arrays
-        pieces, before = cut(text, self._barriers)
-        if self._split.removed is not None:
-            kept = [self._keeps[piece[0]] for piece in pieces]
-            total = list(accumulate(kept, initial=0))
-            pieces, before = list(compress(pieces, kept)), [total[count] for count in before]
+        if len(text.text) >= _LONG:
+            pieces, before = self._without_removed(*self._pieces_by_arrays(text, self._barriers))
+        elif self._kept is not None:
+            pieces, before = self._kept_pieces(text, self._kept)
+        else:
+            pieces, before = self._without_removed(*self._pieces(text, self._barriers))
         encoded = self._memo.encode(pieces)
         if not before:
             return np.frombuffer(bytearray().join(encoded), np.uint32), NO_POSITIONS
@@ -100,6 +101,39 @@ class PythonBackend:
                             done = ends[i]
                             found[i - 1] = text.text[ends[i - 1] : done]
             pieces += found
+            before.append(len(pieces))
+        return pieces, before[:-1]
+
+    def _without_removed(self, pieces: list[str], before: list[int]) -> tuple[list[str], list[int]]:
+        if self._split.removed is None:
+            return pieces, before
+        kept = [self._keeps[piece[0]] for piece in pieces]
+        total = list(accumulate(kept, initial=0))
+        return list(compress(pieces, kept)), [total[count] for count in before]
+
+    @lazy
+    def _kept(self) -> re.Pattern[str] | None:
+        """A pattern that passes over what is left out of the text, where one stage is all that cuts it."""
+        removed = self._split.removed
+        if removed is None or len(self._split.patterns) > 1 or self._barriers is not None:
+            return None
+        gone = np.concatenate((removed[self._split.atom_of[:STAND_IN]], removed[:-1]))
+        characters = re.escape("".join(map(chr, np.flatnonzero(gone).tolist())))
+        return re.compile(f"(?![{characters}])(?:{self._split.patterns[0].pattern})")
+
+    def _kept_pieces(self, text: PreparedText, pattern: re.Pattern[str]) -> tuple[list[str], list[int]]:
+        """The pieces that stay in the text, and how many of them come before each added token."""
+        stand_in, _, wide = self._stand_in(text.text)
+        pieces: list[str] = []
+        before: list[int] = []
+        starts, stops = [0, *text.stops.tolist()], [*text.starts.tolist(), len(text.text)]
+        for start, stop in zip(starts, stops, strict=True):
+            stretch = stand_in[start:stop]  # look-behinds end there
+            if wide:
+                own = text.text[start:stop]
+                pieces += [own[a:b] for a, b in map(re.Match.span, pattern.finditer(stretch))]
+            else:
+                pieces += pattern.findall(stretch)
             before.append(len(pieces))
         return pieces, before[:-1]
 
