@@ -319,7 +319,7 @@ class Tokenizer:
         """The same as an int32 array in the memory of JAX's default device, made there where that is possible.
 
         Raises :class:`~toktier.errors.MissingDependencyError` without JAX, and
-        :class:`~toktier.errors.BackendUnsupportedError` where only the reference runs the tokenizer.
+        :class:`~toktier.errors.BackendUnsupportedError` where the model is not BPE or the reference alone runs it.
         """
         text = self._check(text, special)
         self._check_backend("jax")
