@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Regex as HuggingFaceRegex
 from tokenizers import normalizers
 
 from toktier.errors import ArtifactError
@@ -321,6 +322,19 @@ def test_replace_with_a_regular_expression() -> None:
     for text in ("", " ", "a \n b", "\u180ea\u3000\u2028", "x"):
         assert fast.normalize(text) == engine.normalize_str(text)
     assert fast.normalize("a \n b") == "a_b"
+
+
+@pytest.mark.parametrize("source", [r"\s+", r"\s", r"[^\x00-\x7f]+", r"\p{M}", r"\s{2,}", r"\s+?", "(ab)"])
+@pytest.mark.parametrize("content", [" ", "", "\u00e9", "<>"])
+def test_replace_of_a_set(source: str, content: str) -> None:
+    """Runs of a set, single members of one, and patterns that are neither."""
+    engine = normalizers.Replace(HuggingFaceRegex(source), content)
+    fast = TextNormalizer(Replace(Regex(source), content))
+    random_ = random.Random(1)
+    alphabet = ["ab", " ", "  ", "\n", "\u00e9", "\u0301", "\u3000", "\x85", "\u200b", "\U0001f600"]
+    for _ in range(60):
+        segments = ["".join(random_.choices(alphabet, k=random_.randrange(9))) for _ in range(2)]
+        assert fast.normalize_segments(segments) == [engine.normalize_str(segment) for segment in segments]
 
 
 def test_replace_takes_a_literal_literally() -> None:

@@ -148,6 +148,21 @@ def test_ids_and_offsets(case: str) -> None:
         assert "".join(piece.text for piece in pieces) == normal
 
 
+def test_a_stage_that_cuts_nothing_is_left_out() -> None:
+    for case, stages in (("CLIP's", 1), ("Falcon's", 2)):
+        engine = both(case)[0]._compiled.engine
+        assert engine is not None and len(engine.split.splitter.stages) == stages
+
+
+@pytest.mark.parametrize("case", ["CLIP's", "Falcon's", "unknown in a row"])
+def test_the_device_leaves_them_to_the_host(case: str) -> None:
+    pytest.importorskip("jax")
+    tok, judge = both(case)
+    some = texts(5, 10)
+    assert tok.encode_batch(some, backend="jax") == [encoding.ids for encoding in judge.encode_batch(some)]
+    assert tok._jax().reasons.total() > 0
+
+
 @pytest.mark.parametrize("case", EACH)
 def test_cuts_and_sessions(case: str) -> None:
     tok, judge = both(case)
