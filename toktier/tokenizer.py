@@ -446,6 +446,7 @@ class Tokenizer:
     ) -> tuple[str, list[Piece]]:
         """The normalized text, and the pieces that it is cut into, with their ids.  For inspection.
 
+        Pieces that the pre-tokenizer leaves out have no ids; what stages behind ``ByteLevel`` cut is shown whole.
         Raises :class:`~toktier.errors.BackendUnsupportedError` where only the reference runs the tokenizer.
         """
         normal, starts = self.piece_starts(text, special=special, backend=backend)
