@@ -38,6 +38,11 @@ def document(**parts: Any) -> dict[str, Any]:
     return plain | parts
 
 
+def only_the_reference() -> bytes:
+    """A file that no backend of our own can run: its model has no tokens for characters that are not in it."""
+    return json.dumps(document(pre_tokenizer=None)).encode()
+
+
 def build(parts: dict[str, Any]) -> Tokenizer:
     """The reference made from a decoded ``tokenizer.json``."""
     return Tokenizer.from_str(json.dumps(parts))

@@ -226,13 +226,13 @@ def test_a_trace_begins_pieces_where_the_engines_do(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", tokenizers("bert_uncased"))
-def test_a_trace_where_the_reference_runs(name: str) -> None:
+def test_a_trace_of_pieces_that_leave_white_space_out(name: str) -> None:
     text = "It's Unaffable,  yes."
     normal = judge(name).whole.normalizer.normalize_str(text)
     steps = trace(engine(name), text)
     shown_pieces = piece_starts(judge(name).whole.pre_tokenizer)(normal)
     begun = [step.position for step in steps if step.begins and not step.char.isspace()]
-    assert begun == shown_pieces and all(len(step.walk) == 2 for step in steps)
+    assert begun == shown_pieces and all(len(step.walk) == 1 for step in steps)
 
 
 @pytest.mark.parametrize("name", tokenizers("gpt2", "qwen3", "llama2"))

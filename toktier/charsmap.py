@@ -19,16 +19,22 @@ the unit at ``node ^ offset ^ c`` if its label is ``c``, and what the key become
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode, b64encode
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import normalizers
 
 from .normalization import engine_normalizer
+from .pipeline import Normalizer, NormalizerSequence, Other
 from .records import record
 
 Nodes = NDArray[np.int64]
 
+#: Stretches of so many characters are remembered.
+_SHORT = 8
 _BYTES = np.arange(1, 256)
 _ENDS, _LABEL, _VALUE = 1 << 8, 1 << 31 | 0xFF, (1 << 31) - 1
 
@@ -120,6 +126,66 @@ def ascii_becomes(source: str) -> dict[str, tuple[str, frozenset[str]]] | None:
         key = charsmap.becomes(np.array([first[byte]]))  # the shortest one that any of its clusters begins with
         found[chr(byte)] = (key.pop(), frozenset()) if key else (chr(byte), below[byte][0])
     return found
+
+
+def kept_ascii(normalizer: Normalizer | None) -> NDArray[np.bool_] | None:
+    """Which ASCII characters stay as they are between others of these: bool (128,).
+
+    Those that end lines are left out.  No character is kept if there are several maps, or one that looks at what
+    stands before.  None if there is no ``Precompiled``.
+    """
+    sources = _sources(normalizer)
+    if not sources:
+        return None
+    kept = np.zeros(0x80, np.bool_)
+    becomes = ascii_becomes(sources.pop()) if len(sources) == 1 else None
+    if becomes is not None:
+        kept[[ord(char) for char, (alone, _) in becomes.items() if char == alone and char not in "\r\n"]] = True
+    return kept
+
+
+def _sources(normalizer: Normalizer | None) -> set[str]:
+    match normalizer:
+        case NormalizerSequence(steps):
+            return set[str]().union(*map(_sources, steps))
+        case Other("Precompiled", source):
+            return {source}
+    return set()
+
+
+class ClusterMap:
+    """A ``Precompiled`` normalizer that sends only what may change through the engine.
+
+    Safe to share between threads.  ``kept``: what :func:`kept_ascii` says.  Between neighbours that are kept a
+    text falls apart.  What is between such places goes through the engine with the kept character before it, whose
+    cluster it may be in, and without the one behind it: what follows that one is kept, too.
+    """
+
+    def __init__(self, engine: normalizers.Normalizer, kept: NDArray[np.bool_]) -> None:
+        self._normalize = engine.normalize_str
+        self._again = lru_cache(1 << 12)(self._normalize)
+        self._changing: re.Pattern[str] | None = None
+        if kept.any():
+            characters = re.escape("".join(map(chr, np.flatnonzero(kept).tolist())))
+            # one character first: with a repetition first, `re` is slow to find the next place
+            self._changing = re.compile(f"[^{characters}][^{characters}]*(?:[{characters}][^{characters}]+)*")
+
+    def __call__(self, segments: list[str]) -> list[str]:
+        """Each segment normalized as a text of its own."""
+        return [self._text(text) for text in segments]
+
+    def _text(self, text: str) -> str:
+        if self._changing is None:
+            return self._normalize(text)
+        parts: list[str] = []
+        done = 0
+        for found in self._changing.finditer(text):
+            start, stop = max(found.start() - 1, 0), found.end()
+            stretch = text[start:stop]
+            again = stop - start <= _SHORT  # the ends of lines, say
+            parts += (text[done:start], self._again(stretch) if again else self._normalize(stretch))
+            done = stop
+        return "".join([*parts, text[done:]]) if parts else text
 
 
 def prepended(characters: list[str]) -> list[str]:

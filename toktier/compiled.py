@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +29,13 @@ from .patterns.lanes import Splitter
 from .patterns.windows import Windows
 from .pipeline import Pipeline, parse
 from .records import record
-from .wordpiece import WordTables
+
+if TYPE_CHECKING:
+    from .unigram import UnigramTables
+    from .wordpiece import WordTables
 
 #: Raise it whenever the meaning of what is stored changes.
-FORMAT = 25
+FORMAT = 26
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
@@ -59,7 +62,7 @@ class Engine:
     """What the ``python`` and ``numpy`` backends need."""
 
     split: Split
-    pieces: PieceTables | WordTables
+    pieces: PieceTables | WordTables | UnigramTables
     byte_level: bool
 
 
@@ -171,10 +174,18 @@ def _windows(stage: int, arrays: Mapping[str, NDArray[Any]]) -> Windows | None:
 
 def _pieces(
     header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], tokens: TokenBytes
-) -> PieceTables | WordTables:
+) -> PieceTables | WordTables | UnigramTables:
     pairs, whole = hash_tables.read(header["tables"], arrays)
     if "words" in header:
+        from .wordpiece import WordTables  # late, like the next: embedded tokenizers do without
+
         return WordTables(whole, pairs, arrays["accepts"], *header["words"])
+    if "unigram" in header:
+        from .unigram import UnigramTables
+
+        return UnigramTables(
+            whole, pairs, arrays["accepts"], arrays["scores"], arrays["of_bytes"], *header["unigram"]
+        )
     neighbours = None
     if header["byte_level"]:
         neighbours = Neighbours(arrays["certified row"], arrays["certified before"], arrays["certified after"])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from . import hash_tables
 from .added_tokens import as_loaded
 from .artifact import Artifact
-from .backends.reference import engine_version, refusal
+from .backends.reference import Reference, engine_version, refusal
 from .bpe import tables
 from .bpe.barriers import crossed_pairs
 from .bpe.batch import merge_words, word_bounds
@@ -31,6 +31,7 @@ from .certificates.certificate import ARRAYS
 from .certificates.derive import derive_certificate, relation_of
 from .certificates.positions import is_idle
 from .certificates.relation import derive_relation
+from .charsmap import kept_ascii
 from .compiled import byte_stages
 from .decoding import is_byte_level
 from .errors import ArtifactError, UnsupportedPatternError
@@ -44,6 +45,7 @@ from .patterns.syntax import Node
 from .pipeline import BPE, Pipeline, parse
 from .plan import Plan, make_plan
 from .records import fields, replace
+from .unigram import UnigramEncoder, UnigramTables
 from .wordpiece import make_trie
 
 _Header = dict[str, Any]
@@ -53,6 +55,8 @@ _Arrays = dict[str, NDArray[Any]]
 _FEW_ATOMS = 4
 #: No word has more characters.
 _ANY = 1 << 62
+#: Sums of scores stay finite.
+_LARGE = 1e100
 
 
 @contextmanager
@@ -77,8 +81,10 @@ def derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
     model = document["model"]
     vocabulary = model.get("vocab")
     pipeline = parse(document)
+    listed: list[str] | None = None
     if isinstance(vocabulary, list):  # Unigram: a list of (token, score)
-        vocabulary = {token: id for id, (token, *_) in enumerate(vocabulary)}
+        listed = [token for token, *_ in vocabulary]
+        vocabulary = {token: id for id, token in enumerate(listed)}
     if not isinstance(vocabulary, dict):
         raise ArtifactError(f"{artifact.name} has a model without a vocabulary")
     refused = refusal(document)
@@ -90,14 +96,17 @@ def derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
     if isinstance(pipeline.model, BPE):
         small["model"]["type"] = "BPE"
     small["added_tokens"] = [{field: getattr(t, field) for field in fields(t)} for t in loaded]
+    inert = {form: inert_table(form) for form in sorted(unicode_forms(pipeline.normalizer))}
+    kept = kept_ascii(pipeline.normalizer)
+    if kept is not None:
+        inert["Precompiled"] = kept
     header: _Header = {
         "version": [format, engine_version(), artifact.fingerprint],
         "document": small,
         "reason": None,
-        "forms": sorted(unicode_forms(pipeline.normalizer)),
+        "forms": [*inert],
     }
-    arrays: _Arrays = {f"inert {form}": inert_table(form) for form in header["forms"]}
-    inert = {form: arrays[f"inert {form}"] for form in header["forms"]}
+    arrays: _Arrays = {f"inert {form}": table for form, table in inert.items()}
     certificate = derive_certificate(replace(pipeline, added_tokens=loaded), vocabulary, inert)
     header |= {"refusal": certificate.refusal, "prefix": certificate.prefix, "states": certificate.states}
     arrays |= {f"certificate {name}": getattr(certificate, name) for name in ARRAYS}
@@ -106,7 +115,7 @@ def derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
     header["alphabet"] = by_bytes or is_byte_level(pipeline.decoder)
     if isinstance(plan, Plan) and header["alphabet"] and not by_bytes:
         plan = "the decoder takes the model's tokens for bytes, which they are not"
-    tokens = tables.token_bytes(vocabulary, header["alphabet"])
+    tokens = tables.token_bytes(vocabulary if listed is None else listed, header["alphabet"])
     arrays |= {"blob": tokens.blob, "offsets": tokens.offsets, "present": tokens.present}
     arrays["in_alphabet"] = tokens.in_alphabet
     if isinstance(plan, str):
@@ -120,6 +129,10 @@ def derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
         header["reason"] = _derive_stages(plan, header, engine)
         if header["reason"] is None and isinstance(pipeline.model, BPE):
             header["reason"] = _derive_model(plan, model, vocabulary, pipeline, tokens, header, engine)
+        elif header["reason"] is None and model.get("type") == "Unigram":
+            header["reason"] = _derive_unigram(
+                Reference(artifact).unigram_scores(), model, vocabulary, tokens, header, engine
+            )
         elif header["reason"] is None:
             header["reason"] = _derive_words(model, vocabulary, tokens, header, engine)
     except UnsupportedPatternError as problem:
@@ -289,6 +302,42 @@ def _derive_words(
     arrays |= found
     arrays["accepts"] = accepts
     header["words"] = [inside, vocabulary[model["unk_token"]], longest]
+    return None
+
+
+def _derive_unigram(
+    scores: NDArray[np.float64],
+    model: Mapping[str, Any],
+    vocabulary: Mapping[str, int],
+    tokens: TokenBytes,
+    header: _Header,
+    arrays: _Arrays,
+) -> str | None:
+    """The same for Unigram; ``scores``: float64, by id."""
+    if not (np.abs(scores) < _LARGE).all():
+        return "sums of the model's scores may be infinite"
+    left, right, accepts, _ = make_trie(vocabulary, None)
+    size = max(sys.maxunicode + 1, len(accepts)) + 1
+    if too_many(size, len(left)):
+        return f"{len(vocabulary)} tokens are too many for a table of pairs"
+    edges = pair_table(left, right, size)
+    of_bytes = np.empty(0, np.uint32)
+    if model.get("byte_fallback"):
+        of_bytes = np.array([vocabulary.get(f"<0x{byte:02X}>", ABSENT) for byte in range(256)], np.uint32)
+    of_node = scores.take(accepts, mode="clip")
+    unknown, penalty = int(model["unk_id"]), float(scores.min()) - 10.0
+    # an entry is one token as a piece, too, unless others that make it up count more
+    none = tables.piece_table(tokens, np.zeros_like(tokens.present))
+    encoder = UnigramEncoder(UnigramTables(none, edges, accepts, of_node, of_bytes, unknown, penalty))
+    entries = [*filter(None, vocabulary)]
+    ids = [np.uint32(vocabulary[entry]).tobytes() for entry in entries]
+    alone = np.zeros_like(tokens.present)
+    alone[[vocabulary[e] for e, id, f in zip(entries, ids, encoder.encode(entries), strict=True) if f == id]] = (
+        True
+    )
+    header["tables"], found = hash_tables.stored(edges, tables.piece_table(tokens, alone))
+    arrays |= found | {"accepts": accepts, "scores": of_node, "of_bytes": of_bytes}
+    header["unigram"] = [unknown, penalty]
     return None
 
 

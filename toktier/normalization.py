@@ -277,6 +277,10 @@ def _steps(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]]
             pattern = {"Regex": source}
         case Other(type, source) if type in BY_CHARACTER:
             return [CharacterMap(engine_normalizer(source))]
+        case Other("Precompiled", source) if "Precompiled" in inert:
+            from .charsmap import ClusterMap  # which only SentencePiece's maps need
+
+            return [ClusterMap(engine_normalizer(source), inert["Precompiled"])]
         case Other(_, source):
             return [_each(engine_normalizer(source).normalize_str)]
     replace = engine_normalizer(json.dumps({"type": "Replace", "pattern": pattern, "content": new})).normalize_str
@@ -347,7 +351,8 @@ class TextNormalizer:
     """Runs the normalizer of an artifact.  Immutable, safe to share between threads.
 
     ``inert``: results of :func:`inert_table` for this very engine, by form.  One that is
-    not given is probed when a text first needs it.
+    not given is probed when a text first needs it.  For "Precompiled" it is what
+    :func:`~toktier.charsmap.kept_ascii` says; without, the engine gets whole texts.
     """
 
     def __init__(

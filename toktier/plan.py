@@ -66,6 +66,7 @@ _WORDS = Alternation(
     )
 )
 
+_GIVES_UP = "the vocabulary lacks the unknown token, and the reference gives up on what it does not know"
 _NO_SET = "what a Split removes is not a matter of single characters"
 
 _WORD_MARK = "\u2581"  # the sign that SentencePiece-style vocabularies write for a space
@@ -144,6 +145,8 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
                 stages.append(pieces_of(_literal(mark.mark), "MergedWithNext", False))
                 covering.append(False)
             continue
+        if mark is not None and mark.before == "word":
+            continue  # no white space is left
         found = _stages(part, pipeline.normalizer)
         if isinstance(found, str):
             return found
@@ -161,6 +164,8 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
             removed += characters or ()
         byte_level = byte_level or isinstance(part, ByteLevel)
     if not isinstance(model, BPE):
+        if model.type == "Unigram" and not stages:
+            return "Unigram sees the whole text as one piece"
         return Plan(tuple(stages), tuple(covering), tuple(removed), False)
     if byte_level:
         return Plan(tuple(stages), tuple(covering), tuple(removed), True, tuple(byte_stages))
@@ -192,10 +197,15 @@ def _why_no_bpe(model: BPE) -> str | None:
 
 
 def _why_no_words(model: Other, vocabulary: Mapping[str, int]) -> str | None:
+    if model.type == "Unigram":
+        options = json.loads(model.json)
+        if options.get("alpha") is not None:
+            return "the model draws tokens at random (alpha)"
+        return None if options.get("unk_id") is not None else _GIVES_UP
     if model.type not in ("WordPiece", "WordLevel"):
         return f"the model is {model.type}"
     if json.loads(model.json)["unk_token"] not in vocabulary:
-        return "the vocabulary lacks the unknown token, and the reference gives up on what it does not know"
+        return _GIVES_UP
     return None
 
 

@@ -48,7 +48,6 @@ from .postprocessing import PostProcessor
 from .records import record, replace
 from .segments import NO_IDS, PreparedText
 from .word_marks import word_mark
-from .wordpiece import WordEncoder, WordTables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from .chat import ChatSession
     from .explanation import Explanation
     from .sessions import Session
+    from .word_encoder import WordEncoder
 
 Special = Literal["encode", "text", "raise"]
 
@@ -133,10 +133,10 @@ class Tokenizer:
         engine = self._compiled.engine
         if engine is not None and self._unsupported is None:
             self._pieces: PieceEncoder | WordEncoder
-            if isinstance(engine.pieces, WordTables):
-                self._pieces = WordEncoder(engine.pieces)
-            else:
+            if isinstance(engine.pieces, PieceTables):
                 self._pieces = PieceEncoder(engine.pieces, self._reference_piece)
+            else:
+                self._pieces = engine.pieces.encoder()
             self._backends["python"] = PythonBackend(engine.split, self._pieces)
             self._backends["numpy"] = NumpyBackend(engine.split, self._pieces)
         self._making = threading.Lock()

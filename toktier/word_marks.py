@@ -1,15 +1,18 @@
 """Marks that a pre-tokenizer puts into a text: the space of ``ByteLevel``, the word mark of ``Metaspace``.
 
 Both put their mark before what does not begin with one already, and ``Metaspace`` first writes the mark for every
-space.  The engines get the text after that, so that their stages have nothing to add.
+space.  Behind ``WhitespaceSplit`` it does so for each word, and white space is left out.  The engines get the text
+after that, so that their stages have nothing to add.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Literal
 
-from .pipeline import ByteLevel, Metaspace, PreTokenizer, PreTokenizerSequence
+from .pipeline import ByteLevel, Metaspace, Other, PreTokenizer, PreTokenizerSequence
 from .records import record
 
 
@@ -17,11 +20,12 @@ from .records import record
 class WordMark:
     """``mark``: one character; ``before``: what it is put before; ``for_spaces``: spaces are written as marks.
 
-    A stretch is what stands between two added tokens; ``text`` is the first one alone.
+    A stretch is what stands between two added tokens; ``text`` is the first one alone; a word is what stands
+    between white space.
     """
 
     mark: str
-    before: Literal["stretch", "text", "nothing"]
+    before: Literal["stretch", "text", "word", "nothing"]
     for_spaces: bool
 
     def put(self, stretches: Sequence[str], continuing: bool) -> list[str]:
@@ -30,6 +34,8 @@ class WordMark:
         ``continuing``: the text goes on from a certified cut, and so does its first stretch, unless an added token
         ends there.  Only ``Metaspace`` has such cuts; its others lie before spaces and marks.
         """
+        if self.before == "word":  # as which all begins that a certified cut leaves
+            return [self._words(stretch) for stretch in stretches]
         if self.for_spaces:
             stretches = [stretch.replace(" ", self.mark) for stretch in stretches]
         if self.before == "nothing":
@@ -43,12 +49,33 @@ class WordMark:
             for number, stretch in enumerate(stretches)
         ]
 
+    def _words(self, stretch: str) -> str:
+        """The words of a stretch, each with its mark."""
+        known_alike = not any(separator in stretch for separator in _SEPARATORS)
+        words = stretch.split() if known_alike else _word().findall(stretch)
+        if self.mark not in stretch:
+            return self.mark + self.mark.join(words) if words else ""
+        return "".join([word if word.startswith(self.mark) else self.mark + word for word in words])
+
+
+#: White space in Python, but not in the reference.
+_SEPARATORS = "\x1c\x1d\x1e\x1f"
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    from .added_tokens import white_space
+
+    return re.compile(f"[^{re.escape(white_space())}]+")
+
 
 def word_mark(pre_tokenizer: PreTokenizer | None) -> WordMark | None:
-    """The mark of a pre-tokenizer of one step; None if it has none, or more steps."""
+    """The mark of a pre-tokenizer of one step, or of words; None if it has none, or more steps."""
     match pre_tokenizer:
         case PreTokenizerSequence((only,)):
             return word_mark(only)
+        case PreTokenizerSequence((Other("WhitespaceSplit", _), Metaspace(mark, "always", True))):
+            return WordMark(mark, "word", for_spaces=True)
         case ByteLevel(add_prefix_space=True):
             return WordMark(" ", "stretch", for_spaces=False)
         case Metaspace(mark, "always", _):

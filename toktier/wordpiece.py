@@ -11,9 +11,7 @@ the prefix leads to.  Of many words all take their steps together.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +19,9 @@ from numpy.typing import NDArray
 from .bpe.hashing import ABSENT, KeyTable, PairTable, single_items
 from .bpe.memo import IdsAndCounts, ranges
 from .bpe.pieces import join
-from .bpe.tables import short_keys
 from .bpe.word import NO_RULE, PairRanks
 from .records import record
+from .word_encoder import Numbers, WordEncoder
 
 #: With fewer words than this left to match, the rest is done one by one.
 _FEW = 12
@@ -33,7 +31,6 @@ _MANY = 48
 #: A code point has so many bits.
 _POINT = 21
 
-Numbers = NDArray[np.int64]
 Edges = NDArray[np.uint32]
 
 
@@ -54,26 +51,18 @@ class WordTables:
     unknown: int
     longest: int
 
+    def encoder(self) -> WordPieceEncoder:
+        return WordPieceEncoder(self)
 
-class WordEncoder:
+
+class WordPieceEncoder(WordEncoder):
     """Encodes words from the tables alone; see :class:`~toktier.bpe.pieces.PieceEncoder`."""
 
-    #: Words cannot be cut further.
-    barriers = None
-
     def __init__(self, tables: WordTables) -> None:
+        super().__init__(tables.whole, _MANY)
         self.tables = tables
         self._edges = PairRanks(tables.trie)
         self._accepts = single_items(tables.accepts)
-
-    def encode(self, pieces: Sequence[str]) -> list[bytes]:
-        """The ids of each of the non-empty ``pieces``, as the bytes of a uint32 array."""
-        if len(pieces) < _MANY:
-            return [array("I", self.encode_one(piece)).tobytes() for piece in pieces]
-        points = np.frombuffer("".join(pieces).encode("utf-32-le"), np.uint32)
-        ids, counts = self._encode(points, np.fromiter(map(len, pieces), np.int64, len(pieces)))
-        flat = ids.tobytes()
-        return [flat[a:b] for a, b in pairwise([0, *(ids.itemsize * np.cumsum(counts)).tolist()])]
 
     def encode_one(self, piece: str) -> Sequence[int]:
         """The ids of one piece."""
@@ -98,21 +87,7 @@ class WordEncoder:
             start, node = stop, tables.inside
         return ids
 
-    def whole_pieces(self, text: NDArray[np.uint8], starts: Numbers, lengths: Numbers) -> NDArray[np.uint32]:
-        """Ids of pieces that are one token, ABSENT for others and for those above SHORT bytes.
-
-        ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.
-        """
-        return self.tables.whole.find(*short_keys(text, starts, lengths))
-
-    def merge_spans(self, text: NDArray[np.uint8], starts: Numbers, lengths: Numbers) -> IdsAndCounts:
-        """The ids of non-empty pieces that are stretches of UTF-8, and how many each piece has."""
-        words = text[ranges(starts, lengths)]
-        points = np.frombuffer(words.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
-        begins = words.view(np.int8) >= -64  # characters
-        return self._encode(points, np.add.reduceat(begins, np.cumsum(lengths) - lengths, dtype=np.int64))
-
-    def _encode(self, points: NDArray[np.uint32], sizes: Numbers) -> IdsAndCounts:
+    def encode_points(self, points: NDArray[np.uint32], sizes: Numbers) -> IdsAndCounts:
         """The same for words of ``sizes`` characters, which stand one after another in ``points``."""
         counts = np.ones(len(sizes), np.int64)
         long = np.flatnonzero(sizes > self.tables.longest)

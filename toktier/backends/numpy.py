@@ -7,6 +7,7 @@ character, piece starts, whole pieces by exact key, BPE for the rest, output.
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,10 @@ from ..bpe.span_memo import LONGEST, SpanMemo
 from ..bpe.tables import PADDING
 from ..compiled import Split
 from ..segments import NO_IDS, NO_POSITIONS, PreparedText
-from ..wordpiece import WordEncoder
 from .splitting import Splitting
+
+if TYPE_CHECKING:
+    from ..word_encoder import WordEncoder
 
 
 class NumpyBackend:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from itertools import accumulate, chain, compress, pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,10 @@ from ..compiled import Split
 from ..lazy import lazy
 from ..patterns.stand_in import STAND_IN
 from ..segments import NO_IDS, NO_POSITIONS, PreparedText
-from ..wordpiece import WordEncoder
 from .splitting import KeptCharacters, Splitting
+
+if TYPE_CHECKING:
+    from ..word_encoder import WordEncoder
 
 #: For texts of at least this many characters the pieces are found on arrays, as the ``numpy`` backend does: three
 #: times as fast as the pattern, which stays the way for short texts and for :meth:`PythonBackend.piece_starts`.

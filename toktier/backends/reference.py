@@ -110,6 +110,11 @@ class Reference:
     def _bare_as_text(self) -> Tokenizer:
         return self._without_limits(self.as_text)
 
+    def unigram_scores(self) -> NDArray[np.float64]:
+        """The scores of a Unigram model, as the reference has them: decimals are not all read as by Python."""
+        vocabulary = json.loads(self._new().model.__getstate__())["vocab"]
+        return np.array([score for _, score in vocabulary], np.float64)
+
     def _without_limits(self, tokenizer: Tokenizer) -> Tokenizer:
         if tokenizer.truncation is None and tokenizer.padding is None:
             return tokenizer

@@ -7,7 +7,7 @@ processes (:mod:`toktier.compiled`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -48,18 +48,22 @@ class TokenBytes:
     in_alphabet: NDArray[np.bool_]
 
 
-def token_bytes(vocabulary: Mapping[str, int], byte_level: bool) -> TokenBytes:
-    """Lay out a vocabulary; raises :class:`ArtifactError` for ids that are not small natural numbers."""
-    if not {*map(type, vocabulary.values())} <= {int}:
+def token_bytes(vocabulary: Mapping[str, int] | Sequence[str], byte_level: bool) -> TokenBytes:
+    """Lay out a vocabulary, which may be a list in order of ids, where an entry may stand twice.
+
+    Raises :class:`ArtifactError` for ids that are not small natural numbers.
+    """
+    ids = [*vocabulary.values()] if isinstance(vocabulary, Mapping) else [*range(len(vocabulary))]
+    if not {*map(type, ids)} <= {int}:
         raise ArtifactError("the vocabulary has an id that is not an integer")
-    size = max(vocabulary.values(), default=-1) + 1
-    if size > 1 << 24 or min(vocabulary.values(), default=0) < 0:
+    size = max(ids, default=-1) + 1
+    if size > 1 << 24 or min(ids, default=0) < 0:
         raise ArtifactError(f"the vocabulary has ids outside 0..{(1 << 24) - 1}")
     texts = [""] * size
     present = np.zeros(size, np.bool_)
-    for text, id in vocabulary.items():
+    for text, id in zip(vocabulary, ids, strict=True):
         texts[id] = text
-    present[[*vocabulary.values()]] = True
+    present[ids] = True
     in_alphabet = np.zeros(size, np.bool_)
     if byte_level:
         shown, in_alphabet = _from_alphabet(texts)

@@ -1,0 +1,183 @@
+"""Unigram against the reference."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+import small
+from conftest import tokenizers
+from judge import engine
+from tokenizers import Tokenizer as HuggingFace
+
+import toktier
+from toktier.added_tokens import white_space
+from toktier.artifact import Artifact
+from toktier.errors import ReferenceFailedError
+from toktier.word_marks import WordMark
+
+ENGINES = ("python", "numpy")
+WORDS = {
+    "type": "Sequence",
+    "pretokenizers": [
+        {"type": "WhitespaceSplit"},
+        {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True},
+    ],
+}
+MARKS = WORDS["pretokenizers"][1]
+SPACES = {"type": "WhitespaceSplit"}
+#: Many ways are equally good, or nearly so.
+ENTRIES = {
+    "<unk>": 0.0,
+    "\u2581": -2.0,
+    "a": -1.5,
+    "b": -1.7,
+    "aa": -3.0,
+    "ab": -3.2,
+    "ba": -3.1999999999999997,
+    "aab": -4.7,
+    "aba": -4.9,
+    "\u2581a": -3.1,
+    "\u2581aabb": -20.0,  # its parts count more
+    "bbbb": -6.8,
+    "é": -5.123456789012345,
+    "中文": -4.0,
+    "zx": -30.5,
+    "a" * 20: -29.0,
+}
+
+
+def tokenizer(
+    entries: dict[str, float] | list[Any] = ENTRIES, **options: Any
+) -> tuple[toktier.Tokenizer, HuggingFace]:
+    """A model with these options; ``pre`` is the pre-tokenizer."""
+    pre = options.pop("pre", WORDS)
+    vocabulary = [*map(list, entries.items())] if isinstance(entries, dict) else entries
+    model = {"type": "Unigram", "unk_id": 0, "vocab": vocabulary, "byte_fallback": False} | options
+    content = json.dumps(small.document(pre_tokenizer=pre, decoder=None, model=model))
+    return toktier.Tokenizer(Artifact.from_bytes(content.encode(), "unigram")), HuggingFace.from_str(content)
+
+
+def texts(count: int, seed: int) -> list[str]:
+    draw = random.Random(seed)
+    parts = [
+        "a",
+        "aa",
+        "b",
+        "ab",
+        "é",
+        "z",
+        "x",
+        "中文",
+        "文",
+        "\u2581",
+        " ",
+        " ",
+        "\n",
+        "<unk>",
+        "😂",
+        "\x1c",
+        "\x85",
+        "a" * 90,
+    ]
+    return ["".join(draw.choices(parts, k=draw.choice((1, 2, 3, 5, 8, 40)))) for _ in range(count)]
+
+
+BYTES = {f"<0x{byte:02X}>": -9.0 for byte in range(256)}
+VARIANTS: dict[str, tuple[dict[str, float] | list[Any], dict[str, Any]]] = {
+    "words": (ENTRIES, {}),
+    "marks": (ENTRIES, {"pre": MARKS}),
+    "no marks": (ENTRIES, {"pre": SPACES}),
+    "bytes": (ENTRIES | BYTES, {"byte_fallback": True}),
+    "some bytes": (ENTRIES | {e: s for e, s in BYTES.items() if e < "<0xC8"}, {"byte_fallback": True}),
+    "another unknown token": (ENTRIES, {"unk_id": 3}),
+    "high scores": ({entry: score + 40 for entry, score in ENTRIES.items()}, {}),
+    "an entry twice": ([["<unk>", 0.0], ["a", -9.0], ["b", -2.0], ["ab", -5.0], ["a", -1.0], ["", 5.0]], {}),
+    "decimals of many digits": (
+        {"<unk>": 0.0} | {e: s - 0.47157764434814455 for e, s in ENTRIES.items() if s},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_pieces(kind: str) -> None:
+    entries, options = VARIANTS[kind]
+    tok, judge = tokenizer(entries, **options)
+    assert tok.backends == ("reference", *ENGINES)
+    some = texts(80, 1)
+    right = [judge.encode(text).ids for text in some]
+    for backend in ENGINES:
+        together = " ".join(some)  # new pieces, and many of them, are encoded on arrays
+        assert tok.encode(together, backend=backend) == judge.encode(together).ids
+        assert tok.encode_batch(some, backend=backend) == right
+        for text, ids in zip(some, right, strict=True):
+            assert tok.encode(text, backend=backend) == ids, text
+    for text in some[:20]:
+        found = judge.encode(text)
+        assert tok.encode_with_offsets(text).offsets.tolist() == [list(span) for span in found.offsets]
+        assert tok.decode(found.ids) == judge.decode(found.ids)
+        session = tok.session(text[:5])
+        session.append(text[5:])
+        assert session.ids.tolist() == judge.encode(text, add_special_tokens=False).ids
+    assert tok.decode([*range(len(entries))]) == judge.decode([*range(len(entries))])
+
+
+@pytest.mark.parametrize("size", [500, 512, 513, 3_000])
+def test_long_pieces(size: int) -> None:
+    tok, judge = tokenizer(ENTRIES | BYTES, byte_fallback=True)
+    draw = random.Random(size)
+    for letters in ("ab", "abé中文zx😂", "z"):
+        text = "".join(draw.choices(letters, k=size))
+        for backend in ENGINES:
+            assert tok.encode(text, backend=backend) == judge.encode(text).ids
+
+
+def test_left_to_the_reference() -> None:
+    for options, why in (
+        ({"pre": None}, "one piece"),
+        (
+            {"pre": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "always", "split": False}},
+            "one piece",
+        ),
+        ({"entries": ENTRIES | {"b": -1e200}}, "infinite"),
+    ):
+        tok, judge = tokenizer(**options)
+        assert tok.backends == ("reference",) and why in str(tok.explain())
+        assert tok.encode("a aa bé") == judge.encode("a aa bé").ids
+
+
+def test_without_an_unknown_token() -> None:
+    tok, judge = tokenizer(unk_id=None)
+    assert tok.backends == ("reference",) and "unknown token" in str(tok.explain())
+    assert tok.encode("a b") == judge.encode("a b").ids
+    with pytest.raises(ReferenceFailedError):
+        tok.encode("a z")
+
+
+def test_words_are_what_stands_between_white_space() -> None:
+    """Python takes four separators for white space that the reference does not."""
+    put = WordMark("_", "word", for_spaces=True).put
+    for code in range(0x11000):
+        char = chr(code)
+        if 0xD800 <= code < 0xE000:
+            continue
+        right = "_a_b" if char in white_space() else f"_a{char}b"
+        assert put([f"a{char}b"], False) == [right], hex(code)
+    assert put([" a  _b c_d ", "", " "], True) == ["_a_b_c_d", "", ""]
+
+
+@pytest.mark.parametrize("name", tokenizers("xlm_roberta"))
+def test_pieces_of_a_real_vocabulary(name: str) -> None:
+    tok = engine(name)
+    judge, draw = tok.reference(), random.Random(3)
+    entries = sorted(judge.get_vocab())
+    words = ["".join(draw.choices(entries, k=draw.randint(1, 4))).replace("\u2581", "") for _ in range(3_000)]
+    text = " ".join(words)
+    right = judge.encode(text).ids
+    for backend in ENGINES:
+        assert tok.encode(text, backend=backend) == right
+    for word in words[:300]:
+        assert tok.encode(word) == judge.encode(word).ids
