@@ -16,20 +16,18 @@ from conftest import artifact
 from judge import engine
 from numpy.typing import NDArray
 from test_spec import in_engine_set, starts_by_reference
+from unoptimized import UNOPTIMIZED, jax
 
 from spec import FAMILIES, piece_starts
 from toktier import batching
 from toktier.artifact import Artifact
+from toktier.backends.jax import assembling, bits, pipeline, runs
+from toktier.backends.jax.backend import _bytes
+from toktier.backends.jax.splitting import split_tables
 from toktier.pipeline import ByteLevel, Digits, PreTokenizer, PreTokenizerSequence, Split
 from toktier.records import replace
 from toktier.segments import NO_IDS, NO_POSITIONS, PreparedText
 from toktier.tokenizer import Tokenizer
-
-jax = pytest.importorskip("jax", reason="JAX is not installed")
-
-from toktier.backends.jax import assembling, bits, pipeline, runs  # noqa: E402
-from toktier.backends.jax.backend import _bytes  # noqa: E402
-from toktier.backends.jax.splitting import split_tables  # noqa: E402
 
 #: Bytes of a batch of documents.
 SIZE = 1 << 18
@@ -117,7 +115,10 @@ def on_device(name: str, machine: bool) -> Callable[[bytes], NDArray[np.int64]]:
     split = compiled.engine.split
     tables = split_tables(split) if machine else runs.run_tables(compiled.pipeline.pre_tokenizer, split)
     assert tables is not None
-    starts = jax.jit(lambda data: bits.unpack(pipeline.starts_of(data, tables, pipeline.Sizes(512, 1 << 13))[0]))
+    sizes = pipeline.Sizes(512, 1 << 13)
+    starts = jax.jit(
+        lambda data: bits.unpack(pipeline.starts_of(data, tables, sizes)[0]), compiler_options=UNOPTIMIZED
+    )
 
     def found(data: bytes) -> NDArray[np.int64]:
         return np.flatnonzero(np.asarray(starts(np.frombuffer(data.ljust(SIZE, b"\xfe"), np.uint8))))

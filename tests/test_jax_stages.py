@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import astuple
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import adversarial
 import numpy as np
 import pytest
 from judge import engine
+from unoptimized import UNOPTIMIZED, jax
 
+from toktier.backends.jax import assembling, bits, forms, merging, pieces, symbols, utf8
+from toktier.backends.jax.tables import NO_RANK, device_tables, find_ranks
 from toktier.bpe import batch
 from toktier.bpe.tables import short_keys
 from toktier.normalization import inert_table
 from toktier.segments import PreparedText
 
-jax = pytest.importorskip("jax", reason="JAX is not installed")
-
-from toktier.backends.jax import assembling, bits, forms, merging, pieces, symbols, utf8  # noqa: E402
-from toktier.backends.jax.tables import NO_RANK, device_tables, find_ranks  # noqa: E402
+jit = partial(jax.jit, compiler_options=UNOPTIMIZED)
 
 
 @pytest.mark.parametrize("density", [0.0, 0.01, 0.3, 0.97, 1.0])
@@ -35,7 +35,7 @@ def test_bits(density: float, size: int) -> None:
         last, first = bits.last_at(found.words, numbers), bits.first_after(found.words, numbers)
         return found.count, found.select(numbers), last, first
 
-    count, selected, last, first = jax.jit(run)(marks)
+    count, selected, last, first = jit(run)(marks)
     assert int(count) == len(places)
     assert (np.asarray(selected) == np.append(places, np.full(size - len(places), size))).all()
     before = np.searchsorted(places, numbers, side="right")
@@ -54,8 +54,11 @@ def test_first_of_stretches(density: float) -> None:
         seen &= not cuts[place]
         expected[place] = marks[place] and not seen
         seen |= marks[place]
-    found = bits.first_of_stretches(bits.pack(jax.numpy.asarray(marks)), bits.pack(jax.numpy.asarray(cuts)))
-    assert (np.asarray(found) == np.asarray(bits.pack(jax.numpy.asarray(expected)))).all()
+
+    def run(marks: Any, cuts: Any) -> Any:
+        return bits.unpack(bits.first_of_stretches(bits.pack(marks), bits.pack(cuts)))
+
+    assert (np.asarray(jit(run)(marks, cuts)) == expected).all()
 
 
 @pytest.mark.parametrize("density", [0.02, 0.5, 0.9, 0.999])
@@ -73,7 +76,7 @@ def test_floods(density: float) -> None:
         first, second = zip(*packed, strict=True)
         return [bits.unpack(words.ravel()) for words in bits.floods([tuple(packed), second], [first, second])]
 
-    found = [np.asarray(flooded) for flooded in jax.jit(run)(marks, through)]
+    found = [np.asarray(flooded) for flooded in jit(run)(marks, through)]
     assert (found[0] == forth.ravel()).all() and (found[1] == forth[1]).all()
     assert (found[2] == back[0]).all() and (found[3] == back[1]).all()
 
@@ -81,12 +84,17 @@ def test_floods(density: float) -> None:
 @pytest.mark.parametrize("density", [0.0, 0.01, 0.5])
 def test_parity_and_earlier(density: float) -> None:
     marks = np.random.default_rng(5).random((2, 1024)) < density
-    rows = jax.numpy.stack([bits.pack(row) for row in marks])
-    odd = np.asarray(bits.unpack(bits.parity(rows).ravel())).reshape(marks.shape)
+    distances = (1, 3, 31)
+
+    def run(marks: Any) -> Any:
+        rows = jax.numpy.stack([bits.pack(row) for row in marks])
+        found = [bits.parity(rows), *(bits.earlier(rows, distance) for distance in distances)]
+        return [bits.unpack(words.ravel()).reshape(marks.shape) for words in found]
+
+    odd, *moved = map(np.asarray, jit(run)(marks))
     assert (odd == np.cumsum(marks, axis=1) % 2).all()
-    for distance in (1, 3, 31):
-        moved = np.asarray(bits.unpack(bits.earlier(rows, distance).ravel())).reshape(marks.shape)
-        assert (moved == np.pad(marks, ((0, 0), (distance, 0)))[:, :-distance]).all()
+    for distance, found in zip(distances, moved, strict=True):
+        assert (found == np.pad(marks, ((0, 0), (distance, 0)))[:, :-distance]).all()
 
 
 # --- ids in place of others ---------------------------------------------------------------
@@ -137,7 +145,7 @@ def test_positions() -> None:
 def test_active_characters(form: str) -> None:
     inert = inert_table(form)
     data = padded(texts(), 1 << 15)
-    found = jax.jit(lambda data, table: forms.active(utf8.decode(data), table))(data, forms.active_table(inert))
+    found = jit(lambda data, table: forms.active(utf8.decode(data), table))(data, forms.active_table(inert))
     expected = ~inert[[*map(ord, texts())]]
     first = (data & 0xC0 != 0x80) & (data != utf8.PADDING)
     assert np.asarray(found)[first].tolist() == expected.tolist() and expected.any()
@@ -161,7 +169,7 @@ def test_utf8() -> None:
     text = texts()
     size = 1 << 15
     data = padded(text, size)
-    found = jax.jit(lambda data: astuple(utf8.decode(data)))(data)
+    found = jit(lambda data: astuple(utf8.decode(data)))(data)
     first, point, length = map(np.asarray, found)
     at = np.flatnonzero(first & (data != utf8.PADDING))
     assert point[at].tolist() == [ord(character) for character in text]
@@ -185,7 +193,7 @@ def test_stream_of_first_symbols() -> None:
         found = symbols.stream(data, utf8.decode(data), begins, size // 8, tables)
         return found.symbols, found.at, found.marks.rank(np.array(bounds))
 
-    found, at, ranks = map(np.asarray, jax.jit(run)(data, begins, symbols.symbol_tables(first)))
+    found, at, ranks = map(np.asarray, jit(run)(data, begins, symbols.symbol_tables(first)))
     assert found[: len(expected)].tolist() == expected.tolist()
     assert ranks.tolist() == where.tolist()
     assert at[ranks].tolist() == bounds
@@ -210,7 +218,7 @@ def test_whole_pieces(name: str) -> None:
     for i in np.flatnonzero(lengths > 15).tolist():  # their keys may be those of others
         if any(token[:16] == words[i][:16] and len(token) == len(words[i]) for token in tables.whole_long):
             expected[i] = pieces.LONG
-    find = jax.jit(lambda data, *rest: pieces.find_whole(pieces.words_of(data), *rest))
+    find = jit(lambda data, *rest: pieces.find_whole(pieces.words_of(data), *rest))
     found = find(data, starts.astype(np.int32), lengths.astype(np.int32), pieces.whole_tables(tables))
     assert np.asarray(found).tolist() == expected.tolist()
     assert (expected >= 0).sum() > 500
@@ -230,7 +238,7 @@ def test_merging(name: str) -> None:
     rows = np.zeros((len(words), 24), np.int32)
     for row, word in zip(rows, words, strict=True):
         row[: len(word)] = tables.first.of_byte[list(word)]
-    found, counts = jax.jit(merging.merge_words)(rows, lengths.astype(np.int32), device_tables(tables.merges))
+    found, counts = jit(merging.merge_words)(rows, lengths.astype(np.int32), device_tables(tables.merges))
     flat = tables.first.of_byte[np.frombuffer(b"".join(words), np.uint8)]
     starts = np.cumsum(lengths) - lengths
     merged, first = batch.merge_words(flat, starts, tables.merges)
@@ -243,8 +251,9 @@ def test_cuckoo_tables_hold_every_rule() -> None:
     merges = engine("gpt2")._pieces.tables.merges
     tables = device_tables(merges)
     left, right = merges.left.astype(np.int32), merges.right.astype(np.int32)
-    assert np.asarray(find_ranks(left, right, tables)).tolist() == list(range(len(left)))
+    find = jit(find_ranks)
+    assert np.asarray(find(left, right, tables)).tolist() == list(range(len(left)))
     absent = merges.table.find(merges.left, merges.left)
-    found = np.asarray(find_ranks(left, left, tables))
+    found = np.asarray(find(left, left, tables))
     assert np.where(found == NO_RANK, np.uint32(0xFFFFFFFF), found).tolist() == absent.tolist()
-    assert (np.asarray(find_ranks(left, np.full_like(left, -1), tables)) == NO_RANK).all()
+    assert (np.asarray(find(left, np.full_like(left, -1), tables)) == NO_RANK).all()
