@@ -7,6 +7,7 @@ skipped with a reason elsewhere.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -95,6 +96,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return max(("", *(others & {v for v in given.params.values() if isinstance(v, str)})) if given else ("",))
 
     items.sort(key=tokenizer)
+
+
+def pytest_collection_finish() -> None:
+    """Tests and modules stay to the end and tokenizers are large: the collector looks at both less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @cache
