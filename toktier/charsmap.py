@@ -54,15 +54,15 @@ class Charsmap:
         found &= next < len(self.units)
         return byte[found], next[found]
 
-    def below(self, node: int) -> tuple[frozenset[str], bool]:
-        """Of the keys that go on from a node: what they become, and whether there is ASCII behind it."""
-        nodes, results, ascii = np.array([node]), set[str](), False
+    def below(self, nodes: Nodes) -> tuple[Nodes, bool]:
+        """All nodes behind some, and whether one of them is that of an ASCII character."""
+        found, ascii = [nodes[:0]], False
         while len(nodes):
             bytes, nodes = self.after(nodes)
             ascii |= bool((bytes < 0x80).any())
             nodes = np.unique(nodes)  # ends that keys have in common are stored once
-            results |= self.becomes(nodes)
-        return frozenset(results), ascii
+            found.append(nodes)
+        return np.concatenate(found), ascii
 
     def becomes(self, nodes: Nodes) -> set[str]:
         """What the keys become that end at nodes."""
@@ -107,6 +107,7 @@ def read_charsmap(source: str) -> Charsmap:
     return Charsmap(np.frombuffer(data[4:stop], "<u4").astype(np.int64), data[stop:])
 
 
+@lru_cache(1)
 def ascii_becomes(source: str) -> dict[str, tuple[str, frozenset[str]]] | None:
     """What each ASCII character becomes alone, and what the longer clusters that it begins may become instead.
 
@@ -117,14 +118,15 @@ def ascii_becomes(source: str) -> dict[str, tuple[str, frozenset[str]]] | None:
         heads = charsmap.heads()
     except UnicodeDecodeError:
         return None
-    first = dict(zip(*(part.tolist() for part in charsmap.after(np.zeros(1, np.int64))), strict=True))
-    below = {byte: charsmap.below(node) for byte, node in first.items()}
-    if any(ascii for _, ascii in below.values()) or prepended(heads):
+    bytes, first = charsmap.after(np.zeros(1, np.int64))
+    if charsmap.below(first)[1] or prepended(heads):
         return None
     found = {chr(code): (chr(code), frozenset[str]()) for code in range(0x80)}
-    for byte in first.keys() & range(0x80):
-        key = charsmap.becomes(np.array([first[byte]]))  # the shortest one that any of its clusters begins with
-        found[chr(byte)] = (key.pop(), frozenset()) if key else (chr(byte), below[byte][0])
+    for byte, node in zip(bytes.tolist(), first[:, None], strict=True):
+        if byte < 0x80:
+            key = charsmap.becomes(node)  # the shortest one that any of its clusters begins with
+            longer = charsmap.becomes(charsmap.below(node)[0])
+            found[chr(byte)] = (key.pop(), frozenset()) if key else (chr(byte), frozenset(longer))
     return found
 
 

@@ -330,13 +330,14 @@ def _derive_unigram(
     none = tables.piece_table(tokens, np.zeros_like(tokens.present))
     encoder = UnigramEncoder(UnigramTables(none, edges, accepts, of_node, of_bytes, unknown, penalty))
     entries = [*filter(None, vocabulary)]
-    ids = [np.uint32(vocabulary[entry]).tobytes() for entry in entries]
+    found = encoder.encode(entries)
+    ids = np.fromiter(map(vocabulary.__getitem__, entries), np.uint32, len(entries))
+    first = np.frombuffer(b"".join([each[: ids.itemsize] for each in found]), np.uint32)
+    sizes = np.fromiter(map(len, found), np.int64, len(found))
     alone = np.zeros_like(tokens.present)
-    alone[[vocabulary[e] for e, id, f in zip(entries, ids, encoder.encode(entries), strict=True) if f == id]] = (
-        True
-    )
-    header["tables"], found = hash_tables.stored(edges, tables.piece_table(tokens, alone))
-    arrays |= found | {"accepts": accepts, "scores": of_node, "of_bytes": of_bytes}
+    alone[ids[(sizes == ids.itemsize) & (first == ids)]] = True
+    header["tables"], stored = hash_tables.stored(edges, tables.piece_table(tokens, alone))
+    arrays |= stored | {"accepts": accepts, "scores": of_node, "of_bytes": of_bytes}
     header["unigram"] = [unknown, penalty]
     return None
 
