@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ..records import record
 from .hashing import ABSENT, MULTIPLIER
 from .symbols import FirstSymbols, has_bit
-from .tables import Merges, TokenBytes
+from .tables import TokenBytes
 
 _HASH_BITS = 21
 
@@ -104,22 +104,6 @@ def _edge_characters(tokens: TokenBytes, edge: int) -> NDArray[np.uint32]:
             complete &= byte & 0xC0 == 0x80
             code = code << np.uint32(6) | byte & np.uint8(0x3F)
         found[ids[complete]] = code[complete]
-    return found
-
-
-def crossed_symbols(merges: Merges) -> NDArray[np.bool_]:
-    """For each :func:`pair_hash` of two first symbols, whether some rule merges across them.
-
-    For a vocabulary whose texts have one row of first symbols each: there the lemma holds for any two of them.
-    """
-    first = np.arange(int(merges.table.nothing) + 1, dtype=np.uint32)
-    last = first.copy()
-    first[merges.result], last[merges.result] = merges.left, merges.right
-    for edge in (first, last):  # of the part, of its part, and so on
-        while not np.array_equal(edge, further := edge[edge]):
-            edge[:] = further
-    found = np.zeros(1 << _HASH_BITS, np.bool_)
-    found[pair_hash(last[merges.left], first[merges.right])] = True
     return found
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..lazy import lazy
 from ..records import record
-from .barriers import Barriers, crossed_symbols, pair_hash
+from .barriers import Barriers
 from .batch import merge_words, word_bounds
 from .byte_stages import ByteStages
 from .hashing import ABSENT, KeyReader, KeyTable, single_items
@@ -143,7 +143,7 @@ class PieceEncoder:
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
     ) -> IdsAndCounts:
         """The same for pieces that :meth:`whole_pieces` did not find."""
-        if self.tables.byte_stages is not None:
+        if self.cuts_pieces:
             return self.merge_parts(text, starts, lengths, self.merge_words)
         return self.merge_words(text, starts, lengths)
 
@@ -235,6 +235,10 @@ class PieceEncoder:
             if len(symbols) <= _QUICK:
                 return merge_word(symbols, self._ranks, self._results)
             return self._merge_long_word(symbols)[0]
+        if self._has_barriers_everywhere:
+            text = np.frombuffer(piece + bytes(PADDING), np.uint8)
+            ids, _ = self.merge_spans(text, np.zeros(1, np.int64), np.array([len(piece)]))
+            return ids.tolist()  # type: ignore[no-any-return]
         return self._merge_long_pieces([piece])[0].tolist()  # type: ignore[no-any-return]
 
     def _merge_long_pieces(self, pieces: Sequence[bytes]) -> list[Ids]:
@@ -267,8 +271,7 @@ class PieceEncoder:
         distinct = {word.tobytes(): word for word in words}
         repeating = {key: word for key, word in distinct.items() if _repeats(word)}
         others = {key: word for key, word in distinct.items() if key not in repeating}
-        by = self._by_windows if self._crossed is None else self._in_parts
-        found = self._merge_joined(repeating, self._in_rounds) | self._merge_joined(others, by)
+        found = self._merge_joined(repeating, self._in_rounds) | self._merge_joined(others, self._by_windows)
         # a few of many may keep the others from being merged
         return [
             found[key] if key in found else self._by_windows(distinct[key])
@@ -288,32 +291,6 @@ class PieceEncoder:
 
     def _in_rounds(self, symbols: Ids) -> Ids | None:
         return merge_in_rounds(symbols, self.tables.merges, self._at_once)
-
-    def _in_parts(self, symbols: Ids) -> Ids | None:
-        """By cutting where no rule merges across; only for words of characters."""
-        assert self._crossed is not None
-        starts = np.append(0, np.flatnonzero(~self._crossed.take(pair_hash(symbols[:-1], symbols[1:]))) + 1)
-        lengths = np.diff(starts, append=len(symbols))
-        counts = np.ones(len(starts), np.int64)
-        one, some = np.flatnonzero(lengths == 1), np.flatnonzero((lengths > 1) & (lengths <= _LONG))
-        parts = [(one, symbols[starts[one]])]
-        if len(some):
-            first = np.cumsum(lengths[some]) - lengths[some]
-            merging = symbols[ranges(starts[some], lengths[some])]
-            ids, counts[some] = self._merge_words(merging, first)
-            parts.append((some, ids))
-        for i in np.flatnonzero(lengths > _LONG).tolist():
-            long = self._by_windows(symbols[starts[i] : starts[i] + lengths[i]])
-            if long is None:
-                return None
-            counts[i] = len(long)
-            parts.append((np.array([i]), long))
-        return join(parts, counts)
-
-    @lazy
-    def _crossed(self) -> NDArray[np.bool_] | None:
-        """What some rule merges across; None where that does not say enough."""
-        return crossed_symbols(self.tables.merges) if self._has_barriers_everywhere else None
 
     @property
     def _has_barriers_everywhere(self) -> bool:
