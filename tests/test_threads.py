@@ -17,6 +17,7 @@ import pytest
 from conftest import artifact
 from judge import as_text, literals, reference, truncating
 
+from toktier import parallel
 from toktier.bpe.memo import Memo
 from toktier.lazy import lazy
 from toktier.parallel import map_parts
@@ -218,6 +219,31 @@ def test_an_error_in_a_part_is_the_callers() -> None:
         with pytest.raises(ValueError, match="part 3"):
             map_parts(work, range(1000), 4)
         assert len(done) < 900, "the other parts were begun all the same"
+
+
+def test_a_pool_that_starts_no_thread_keeps_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is begun when some other call's thread is free, and nobody waits for it."""
+    begun, go_on = threading.Event(), threading.Event()
+    caller = threading.current_thread()
+
+    class Pool:
+        def submit(self, work: Callable[[], None]) -> None:
+            self.thread = threading.Thread(target=work)
+            self.thread.start()
+            begun.wait(10)
+            raise RuntimeError("can't start new thread")
+
+    def function(part: int) -> int:
+        if threading.current_thread() is not caller:
+            begun.set()
+            go_on.wait(10)
+        return part
+
+    pool = Pool()
+    monkeypatch.setattr(parallel, "_pool", lambda: pool)
+    assert map_parts(function, range(4), 2) == [0, 1, 2, 3]
+    go_on.set()
+    pool.thread.join()
 
 
 def test_encoding_while_the_interpreter_shuts_down() -> None:

@@ -63,8 +63,11 @@ def map_parts(function: Callable[[Part], Result], parts: Sequence[Part], threads
         finally:
             left.clear()  # after an error nothing more is begun
 
-    helpers = _helpers(work, workers - 1)
     try:
+        helpers = _helpers(work, workers - 1)
+        if helpers is None:
+            left.clear()
+            return [function(part) for part in parts]
         work()
         for helper in helpers:
             if not helper.cancel():
@@ -84,12 +87,15 @@ def _taken(left: deque[tuple[int, Part]]) -> Iterator[tuple[int, Part]]:
         yield item
 
 
-def _helpers(work: Callable[[], None], count: int) -> list[Future[None]]:
-    """``work`` on other threads, where there are any: none can be had while the interpreter shuts down."""
+def _helpers(work: Callable[[], None], count: int) -> list[Future[None]] | None:
+    """``work`` on other threads; None if one cannot be had, as while the interpreter shuts down.
+
+    The pool may have kept what it could not start a thread for, and begin it later.
+    """
     try:
         return [_pool().submit(work) for _ in range(count)]
     except RuntimeError:
-        return []
+        return None
 
 
 @cache
