@@ -52,11 +52,11 @@ ENTRIES = {
 def tokenizer(
     entries: dict[str, float] | list[Any] = ENTRIES, **options: Any
 ) -> tuple[toktier.Tokenizer, HuggingFace]:
-    """A model with these options; ``pre`` is the pre-tokenizer."""
-    pre = options.pop("pre", WORDS)
+    """A model with these options; ``pre`` is the pre-tokenizer, ``added`` are the added tokens."""
+    pre, added = options.pop("pre", WORDS), options.pop("added", [])
     vocabulary = [*map(list, entries.items())] if isinstance(entries, dict) else entries
     model = {"type": "Unigram", "unk_id": 0, "vocab": vocabulary, "byte_fallback": False} | options
-    content = json.dumps(small.document(pre_tokenizer=pre, decoder=None, model=model))
+    content = json.dumps(small.document(pre_tokenizer=pre, decoder=None, model=model, added_tokens=added))
     return toktier.Tokenizer(Artifact.from_bytes(content.encode(), "unigram")), HuggingFace.from_str(content)
 
 
@@ -100,6 +100,10 @@ VARIANTS: dict[str, tuple[dict[str, float] | list[Any], dict[str, Any]]] = {
         {},
     ),
 }
+VARIANTS["an entry twice, and added tokens"] = (
+    VARIANTS["an entry twice"][0],
+    {"added": [small.added("<unk>", 0, "special"), small.added("x", 9), small.added("a", 9)]},
+)
 
 
 @pytest.mark.parametrize("kind", VARIANTS)

@@ -106,8 +106,12 @@ def white_space() -> str:
 # --- the list of tokens as the reference holds it ---------------------------------
 
 
-def as_loaded(tokens: Iterable[AddedToken], vocab: Mapping[str, int]) -> tuple[AddedToken, ...]:
+def as_loaded(
+    tokens: Iterable[AddedToken], vocab: Mapping[str, int], size: int | None = None
+) -> tuple[AddedToken, ...]:
     """The added tokens with the ids that the reference gives them when it loads the file.
+
+    ``size``: how many entries the model has, where it lists some of ``vocab`` more than once, as Unigram may.
 
     The reference does not believe the ``id`` fields: a content that is in the model's
     vocabulary gets its id from there, any other the next free number.  A content without
@@ -118,7 +122,7 @@ def as_loaded(tokens: Iterable[AddedToken], vocab: Mapping[str, int]) -> tuple[A
     by_id: dict[int, AddedToken] = {}
     special: set[str] = set()
     normalized: set[str] = set()
-    next_id = len(vocab)
+    next_id = len(vocab) if size is None else size
     for token in tokens:
         if not token.content:
             continue

@@ -90,7 +90,7 @@ def derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
     refused = refusal(document)
     if refused is not None:
         raise ArtifactError(f"{artifact.name} is refused by the installed tokenizers: {refused}")
-    loaded = as_loaded(pipeline.added_tokens, vocabulary)
+    loaded = as_loaded(pipeline.added_tokens, vocabulary, len(vocabulary if listed is None else listed))
     small = {name: value for name, value in document.items() if name not in ("model", "added_tokens")}
     small["model"] = {name: value for name, value in model.items() if name not in ("vocab", "merges")}
     if isinstance(pipeline.model, BPE):
