@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from conftest import parsed, tokenizers
 
-from toktier.charsmap import ascii_becomes, prepended, read_charsmap
-from toktier.normalization import engine_normalizer
+from toktier.charsmap import ascii_becomes, falls_apart, prepended, read_charsmap
+from toktier.normalization import TextNormalizer, engine_normalizer
+from toktier.pipeline import NormalizerSequence, Other
 
 MARKS = "\u0301\u0323\u0338\u200d\ufe0f"
 PREPENDED = "\u0600\u06dd\U000110bd"
@@ -68,9 +69,24 @@ def check(source: str, seed: int, count: int) -> int:
     return cuts
 
 
+def check_stretches(source: str, seed: int, count: int) -> None:
+    """What only sends through the engine what may change, on texts of which much does not."""
+    part = Other("Precompiled", source)
+    if not falls_apart(part):
+        return
+    subject, judge = TextNormalizer(part, inert={"Precompiled": np.ones(1, np.bool_)}), engine_normalizer(source)
+    random_ = random.Random(seed)
+    for letters in (ALPHABET, ALPHABET + "xyz. " * 12, "abxyz \r\n\x01"):
+        for _ in range(count):
+            text = "".join(random_.choices(letters, k=random_.randint(0, 60)))
+            assert subject.normalize(text) == judge.normalize_str(text), repr(text)
+
+
 def test_random_maps() -> None:
     random_ = random.Random(1)
     cuts = [check(compiled(random_map(random_)), seed, 60) for seed in range(120)]
+    for seed in range(40):
+        check_stretches(compiled(random_map(random_)), seed, 50)
     assert 20 < cuts.count(0) < 100 and sum(cuts) > 1_500
 
 
@@ -78,6 +94,7 @@ def test_random_maps() -> None:
 def test_a_real_map(name: str) -> None:
     source = json.dumps(parsed(name)["normalizer"])
     assert check(source, 1, 3_000) > 1_000
+    check_stretches(source, 1, 500)
     becomes = ascii_becomes(source)
     assert becomes is not None and becomes["\n"] == (" ", frozenset()) and "é" in becomes["e"][1]
 
@@ -95,6 +112,13 @@ def test_the_shortest_key_is_all_that_counts() -> None:
 @pytest.mark.parametrize("key", ["\u0600", "\u0600\u0601", "éa", "e\u0301b", "\r\n"])
 def test_what_stands_before_ascii_may_matter(key: str) -> None:
     assert ascii_becomes(compiled({"a\u0301": "á", key: "x"})) is None
+
+
+def test_several_maps() -> None:
+    one, other = (Other("Precompiled", compiled({key: "b"})) for key in ("a", "\u0600"))
+    assert falls_apart(NormalizerSequence((one, one))) and not falls_apart(NormalizerSequence((one, other)))
+    assert not falls_apart(None) and not falls_apart(NormalizerSequence(()))
+    assert TextNormalizer(NormalizerSequence((one, other))).normalize("xa\u0600a") == "xbb"
 
 
 def test_heads_and_prepended_characters() -> None:

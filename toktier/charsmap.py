@@ -27,12 +27,15 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import normalizers
 
+from .lazy import lazy
 from .normalization import engine_normalizer
 from .pipeline import Normalizer, NormalizerSequence, Other
 from .records import record
 
 Nodes = NDArray[np.int64]
 
+#: Characters beyond ASCII, with single ones of ASCII between them.
+_BEYOND_ASCII = re.compile("[^\0-\x7f]+(?:[\0-\x7f][^\0-\x7f]+)*")
 #: Stretches of so many characters are remembered.
 _SHORT = 8
 _BYTES = np.arange(1, 256)
@@ -130,64 +133,58 @@ def ascii_becomes(source: str) -> dict[str, tuple[str, frozenset[str]]] | None:
     return found
 
 
-def kept_ascii(normalizer: Normalizer | None) -> NDArray[np.bool_] | None:
-    """Which ASCII characters stay as they are between others of these: bool (128,).
-
-    Those that end lines are left out.  No character is kept if there are several maps, or one that looks at what
-    stands before.  None if there is no ``Precompiled``.
-    """
+def falls_apart(normalizer: Normalizer | None) -> bool:
+    """Whether it has maps, and what stands before an ASCII character matters to none of them."""
     sources = _sources(normalizer)
-    if not sources:
-        return None
-    kept = np.zeros(0x80, np.bool_)
-    becomes = ascii_becomes(sources.pop()) if len(sources) == 1 else None
-    if becomes is not None:
-        kept[[ord(char) for char, (alone, _) in becomes.items() if char == alone and char not in "\r\n"]] = True
-    return kept
+    return bool(sources) and all(ascii_becomes(source) is not None for source in sources)
 
 
-def _sources(normalizer: Normalizer | None) -> set[str]:
+def _sources(normalizer: Normalizer | None) -> list[str]:
     match normalizer:
         case NormalizerSequence(steps):
-            return set[str]().union(*map(_sources, steps))
+            return [source for step in steps for source in _sources(step)]
         case Other("Precompiled", source):
-            return {source}
-    return set()
+            return [source]
+    return []
 
 
 class ClusterMap:
-    """A ``Precompiled`` normalizer that sends only what may change through the engine.
+    """A ``Precompiled`` normalizer that :func:`falls_apart`; safe to share between threads.
 
-    Safe to share between threads.  ``kept``: what :func:`kept_ascii` says.  Between neighbours that are kept a
-    text falls apart.  What is between such places goes through the engine with the kept character before it, whose
-    cluster it may be in, and without the one behind it: what follows that one is kept, too.
+    In ASCII each character is a cluster, but for CR LF, so the engine is asked once for each.  Other characters go
+    through it with the ASCII character before them, whose cluster they may be in.  The one behind them becomes
+    what it becomes alone unless a mark follows it, so it stays out of that if there are two.
     """
 
-    def __init__(self, engine: normalizers.Normalizer, kept: NDArray[np.bool_]) -> None:
+    def __init__(self, engine: normalizers.Normalizer) -> None:
         self._normalize = engine.normalize_str
         self._again = lru_cache(1 << 12)(self._normalize)
-        self._changing: re.Pattern[str] | None = None
-        if kept.any():
-            characters = re.escape("".join(map(chr, np.flatnonzero(kept).tolist())))
-            # one character first: with a repetition first, `re` is slow to find the next place
-            self._changing = re.compile(f"[^{characters}][^{characters}]*(?:[{characters}][^{characters}]+)*")
 
     def __call__(self, segments: list[str]) -> list[str]:
         """Each segment normalized as a text of its own."""
-        return [self._text(text) for text in segments]
+        return [self._ascii(text) if text.isascii() else self._text(text) for text in segments]
+
+    @lazy
+    def _alone(self) -> dict[int, str]:
+        return {code: self._normalize(chr(code)) for code in range(0x80)}
+
+    def _ascii(self, text: str) -> str:
+        if "\r\n" not in text:
+            return text.translate(self._alone)
+        return self._again("\r\n").join([part.translate(self._alone) for part in text.split("\r\n")])
 
     def _text(self, text: str) -> str:
-        if self._changing is None:
-            return self._normalize(text)
         parts: list[str] = []
         done = 0
-        for found in self._changing.finditer(text):
-            start, stop = max(found.start() - 1, 0), found.end()
+        for found in _BEYOND_ASCII.finditer(text):
+            start, stop = max(found.start() - 1, done), found.end()
+            if start > done and text.startswith("\r\n", start - 1):
+                start -= 1
             stretch = text[start:stop]
-            again = stop - start <= _SHORT  # the ends of lines, say
-            parts += (text[done:start], self._again(stretch) if again else self._normalize(stretch))
+            again = stop - start <= _SHORT
+            parts += (self._ascii(text[done:start]), self._again(stretch) if again else self._normalize(stretch))
             done = stop
-        return "".join([*parts, text[done:]]) if parts else text
+        return "".join([*parts, self._ascii(text[done:])])
 
 
 def prepended(characters: list[str]) -> list[str]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .wordpiece import WordTables
 
 #: Raise it whenever the meaning of what is stored changes.
-FORMAT = 26
+FORMAT = 27
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]

@@ -31,7 +31,7 @@ from .certificates.certificate import ARRAYS
 from .certificates.derive import derive_certificate, relation_of
 from .certificates.positions import is_idle
 from .certificates.relation import derive_relation
-from .charsmap import kept_ascii
+from .charsmap import falls_apart
 from .compiled import byte_stages
 from .decoding import is_byte_level
 from .errors import ArtifactError, UnsupportedPatternError
@@ -97,9 +97,8 @@ def derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
         small["model"]["type"] = "BPE"
     small["added_tokens"] = [{field: getattr(t, field) for field in fields(t)} for t in loaded]
     inert = {form: inert_table(form) for form in sorted(unicode_forms(pipeline.normalizer))}
-    kept = kept_ascii(pipeline.normalizer)
-    if kept is not None:
-        inert["Precompiled"] = kept
+    if falls_apart(pipeline.normalizer):
+        inert["Precompiled"] = np.ones(1, np.bool_)
     header: _Header = {
         "version": [format, engine_version(), artifact.fingerprint],
         "document": small,

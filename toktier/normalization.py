@@ -280,7 +280,7 @@ def _steps(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]]
         case Other("Precompiled", source) if "Precompiled" in inert:
             from .charsmap import ClusterMap  # which only SentencePiece's maps need
 
-            return [ClusterMap(engine_normalizer(source), inert["Precompiled"])]
+            return [ClusterMap(engine_normalizer(source))]
         case Other(_, source):
             return [_each(engine_normalizer(source).normalize_str)]
     replace = engine_normalizer(json.dumps({"type": "Replace", "pattern": pattern, "content": new})).normalize_str
@@ -351,8 +351,8 @@ class TextNormalizer:
     """Runs the normalizer of an artifact.  Immutable, safe to share between threads.
 
     ``inert``: results of :func:`inert_table` for this very engine, by form.  One that is
-    not given is probed when a text first needs it.  For "Precompiled" it is what
-    :func:`~toktier.charsmap.kept_ascii` says; without, the engine gets whole texts.
+    not given is probed when a text first needs it.  An entry for "Precompiled" only says that it
+    :func:`~toktier.charsmap.falls_apart`; without, the engine gets whole texts.
     """
 
     def __init__(
