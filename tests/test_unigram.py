@@ -102,7 +102,7 @@ VARIANTS: dict[str, tuple[dict[str, float] | list[Any], dict[str, Any]]] = {
 }
 VARIANTS["an entry twice, and added tokens"] = (
     VARIANTS["an entry twice"][0],
-    {"added": [small.added("<unk>", 0, "special"), small.added("x", 9), small.added("a", 9)]},
+    {"added": [small.added("<unk>", 0, "special"), small.added("x", 9), small.added("a", 9, "special")]},
 )
 
 

@@ -530,12 +530,15 @@ class ChainDecoder(Decoder):
         normalize: Callable[[str], str] | None = None,
     ) -> None:
         self._steps = _steps(spec)
+        added_tokens = tuple(added_tokens)
         added = _added_strings(added_tokens, normalize)
         self._tokens: list[str | None] = list(tokens)
         self._tokens += [None] * (max(added, default=-1) + 1 - len(self._tokens))
         for token_id, (string, _) in added.items():
             self._tokens[token_id] = string
-        self._special = frozenset(token_id for token_id, (_, special) in added.items() if special)
+        # by their strings: Unigram may list that of a special token twice
+        special = {token.content for token in added_tokens if token.special}
+        self._special = frozenset(token_id for token_id, string in enumerate(self._tokens) if string in special)
 
     def decode(self, ids: Ids, skip_special_tokens: bool = True) -> str:
         return self._run(ids, skip_special_tokens, "replace")
