@@ -50,6 +50,7 @@ class UnigramTables:
     unknown_score: float
 
     def encoder(self) -> UnigramEncoder:
+        """The encoder that has these tables."""
         return UnigramEncoder(self)
 
 

@@ -52,6 +52,7 @@ class WordTables:
     longest: int
 
     def encoder(self) -> WordPieceEncoder:
+        """The encoder that has these tables."""
         return WordPieceEncoder(self)
 
 
