@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import random
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
+import small
 from conftest import parsed, tokenizers
 
+from toktier.artifact import Artifact
 from toktier.charsmap import ascii_becomes, falls_apart, prepended, read_charsmap
+from toktier.errors import ReferenceFailedError
 from toktier.normalization import TextNormalizer, engine_normalizer
 from toktier.pipeline import NormalizerSequence, Other
+from toktier.tokenizer import Tokenizer
 
 MARKS = "\u0301\u0323\u0338\u200d\ufe0f"
 PREPENDED = "\u0600\u06dd\U000110bd"
@@ -36,7 +42,7 @@ def compiled(keys: dict[str, str]) -> str:
             units[base[prefix]] = 1 << 31 | len(results)
             results += ends[prefix].encode() + b"\0"
     data = units.nbytes.to_bytes(4, "little") + units.tobytes() + results
-    return json.dumps({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(data).decode()})
+    return json.dumps({"type": "Precompiled", "precompiled_charsmap": b64encode(data).decode()})
 
 
 def random_map(random_: random.Random) -> dict[str, str]:
@@ -123,5 +129,37 @@ def test_several_maps() -> None:
 
 def test_heads_and_prepended_characters() -> None:
     keys = ["a", "a\u0301", "\u0600", "é", "\U000110bd\u0301", "\uff41b"]
-    assert read_charsmap(compiled(dict.fromkeys(keys, ""))).heads() == ["a", "é", "\u0600", "\uff41", "\U000110bd"]
+    charsmap = read_charsmap(compiled(dict.fromkeys(keys, "")))
+    assert charsmap is not None and charsmap.heads() == ["a", "é", "\u0600", "\uff41", "\U000110bd"]
     assert prepended([*ALPHABET, *MARKS]) == [*PREPENDED]
+
+
+def damaged() -> Iterator[bytes]:
+    """Maps that the reference loads; it fails with all but the last."""
+    whole = b64decode(json.loads(compiled({"a": "x", "é": "y"}))["precompiled_charsmap"])
+    size = int.from_bytes(whole[:4], "little")
+    node = 4 + 4 * (256 ^ ord("a"))
+    yield whole[:-4]  # without what the keys become
+    yield bytes(4)
+    yield whole[:node] + (ord("a") | 1 << 30).to_bytes(4, "little") + whole[node + 4 :]  # leads out of the array
+    yield (size + 1).to_bytes(4, "little") + whole[4:]
+
+
+def test_damaged_maps_are_left_to_the_reference() -> None:
+    for number, data in enumerate(damaged()):
+        broken = {"type": "Precompiled", "precompiled_charsmap": b64encode(data).decode()}
+        content = json.dumps(small.document(normalizer=broken)).encode()
+        tok = Tokenizer(Artifact.from_bytes(content, "damaged"))
+        assert tok.backends == ("reference",) and "damaged" in str(tok.explain())
+        assert tok.encode("") == []
+        with nullcontext() if number == 3 else pytest.raises(ReferenceFailedError):
+            assert tok.encode("a\u0301é") == small.build(json.loads(content)).encode("a\u0301é").ids
+
+
+def test_a_node_that_leads_back_to_itself() -> None:
+    source = json.loads(compiled({"a": "x"}))
+    data = bytearray(b64decode(source["precompiled_charsmap"]))
+    node = 256 ^ ord("a")
+    data[4 + 4 * node : 8 + 4 * node] = ((node ^ 256) << 10 | ord("a")).to_bytes(4, "little")
+    source["precompiled_charsmap"] = b64encode(data).decode()
+    assert ascii_becomes(json.dumps(source)) is None  # an "a" goes on behind another

@@ -50,22 +50,24 @@ class Charsmap:
     results: bytes
 
     def after(self, nodes: Nodes) -> tuple[Nodes, Nodes]:
-        """Each byte that leads on from some node, and the node to which it leads."""
+        """Each byte that leads on from some node, and the node to which it leads.
+
+        Raises ``IndexError`` where a map that is damaged leads out of the array.
+        """
         next = (self._bases(nodes)[:, None] ^ _BYTES).ravel()
         byte = np.tile(_BYTES, len(nodes))
-        found = self.units.take(next, mode="clip") & _LABEL == byte
-        found &= next < len(self.units)
+        found = self.units.take(next) & _LABEL == byte
         return byte[found], next[found]
 
     def below(self, nodes: Nodes) -> tuple[Nodes, bool]:
         """All nodes behind some, and whether one of them is that of an ASCII character."""
-        found, ascii = [nodes[:0]], False
+        found, ascii = np.zeros(len(self.units), np.bool_), False
         while len(nodes):
             bytes, nodes = self.after(nodes)
             ascii |= bool((bytes < 0x80).any())
-            nodes = np.unique(nodes)  # ends that keys have in common are stored once
-            found.append(nodes)
-        return np.concatenate(found), ascii
+            nodes = np.unique(nodes[~found[nodes]])  # ends that keys have in common are stored once
+            found[nodes] = True
+        return np.flatnonzero(found), ascii
 
     def becomes(self, nodes: Nodes) -> set[str]:
         """What the keys become that end at nodes."""
@@ -103,20 +105,36 @@ def _length(lead: int) -> int:
     return 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
 
 
-def read_charsmap(source: str) -> Charsmap:
-    """The map in the JSON text of a normalizer that the reference accepts."""
+@lru_cache(1)
+def read_charsmap(source: str) -> Charsmap | None:
+    """The map in the JSON text of a normalizer that the reference accepts; None if it is damaged.
+
+    The reference fails with texts that lead it out of such a map, or to the middle of a character.
+    """
     data = b64decode(json.loads(source)["precompiled_charsmap"])
     stop = 4 + int.from_bytes(data[:4], "little")
-    return Charsmap(np.frombuffer(data[4:stop], "<u4").astype(np.int64), data[stop:])
+    try:
+        charsmap = Charsmap(np.frombuffer(data[4:stop], "<u4").astype(np.int64), data[stop:])
+        charsmap.becomes(charsmap.below(np.zeros(1, np.int64))[0])
+    except (IndexError, ValueError):
+        return None
+    return charsmap
+
+
+def is_damaged(normalizer: Normalizer | None) -> bool:
+    """Whether a map of its is."""
+    return any(read_charsmap(source) is None for source in _sources(normalizer))
 
 
 @lru_cache(1)
 def ascii_becomes(source: str) -> dict[str, tuple[str, frozenset[str]]] | None:
     """What each ASCII character becomes alone, and what the longer clusters that it begins may become instead.
 
-    None if what stands before it matters, too.
+    None if what stands before it matters, too, or the map is damaged.
     """
     charsmap = read_charsmap(source)
+    if charsmap is None:
+        return None
     try:
         heads = charsmap.heads()
     except UnicodeDecodeError:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .certificates.barriers import lacks_bytes, why_no_barriers
+from .charsmap import is_damaged
 from .errors import UnsupportedPatternError
 from .patterns.backtracking import backtracks
 from .patterns.behaviors import BEHAVIORS, pieces_of
@@ -124,6 +125,8 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
     reason = _why_no_bpe(model) if isinstance(model, BPE) else _why_no_words(model, vocabulary)
     if reason is not None:
         return reason
+    if is_damaged(pipeline.normalizer):
+        return "the map of the normalizer Precompiled is damaged"
     stages: list[Node] = []
     covering: list[bool] = []
     removed: list[SetExpr] = []

@@ -145,7 +145,7 @@ def _replace(old: str, new: str) -> Seams:
 def _clusters(results: Mapping[str, tuple[str, frozenset[str]]] | None) -> Seams | str:
     """From what clusters that begin with an ASCII character become."""
     if results is None:
-        return "the normalizer Precompiled changes ASCII characters by what stands before them"
+        return "the normalizer Precompiled is damaged, or changes ASCII characters by what stands before them"
     found, groups = _identity(np.zeros(CODE_POINTS, np.bool_)), [_NOTHING]
     for char, (alone, others) in results.items():
         if char in "\r\n" or len(alone) != 1 or not all(others):
