@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import pickle
 import subprocess
@@ -289,6 +290,44 @@ def test_a_backend_that_cannot() -> None:
         Tokenizer(made).piece_starts("text")
     with pytest.raises(BackendUnsupportedError, match="numpy"):
         engine("gpt2").piece_starts("text", backend="reference")
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_what_is_wrong_in_a_batch_is_told_by_number(backend: str) -> None:
+    tok, fine = engine("qwen3"), ["fine"] * 5
+    with pytest.raises(TextTypeError, match="text number 5"):
+        tok.encode_batch([*fine, None], backend=backend)  # type: ignore[list-item]
+    with pytest.raises(LoneSurrogateError, match="index 1 of text number 5"):
+        tok.encode_batch([*fine, "a\ud800"], backend=backend)
+    with pytest.raises(SpecialTokenError, match="text number 5"):
+        tok.encode_batch([*fine, "<|im_end|>"], special="raise", backend=backend)
+
+
+def test_a_second_text_is_no_flag() -> None:
+    """As which the reference's ``encode`` takes it."""
+    tok = engine("gpt2")
+    for call in (tok.encode, tok.encode_to_numpy, tok.encode_with_offsets):
+        with pytest.raises(OptionError, match="add_special_tokens"):
+            call("a", "b")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="add_special_tokens"):
+        tok.encode_batch(["a"], ["b"])  # type: ignore[arg-type]
+
+
+def test_the_reference_may_be_changed() -> None:
+    limits = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
+    padding = {"strategy": {"Fixed": 6}, "direction": "Right", "pad_to_multiple_of": None}
+    padding |= {"pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"}
+    document = small.document(truncation=limits, padding=padding)
+    tok = Tokenizer(Artifact.from_bytes(json.dumps(document).encode(), "made"))
+    right = small.build(document).encode("abc abc abc").ids
+    tok.reference().no_truncation()
+    tok.reference().no_padding()
+    assert len(tok.reference().encode("abc abc abc").ids) > len(right)
+    for backend in tok.backends:
+        assert tok.encode("abc abc abc", backend=backend) == right
+    assert tok.encode_with_offsets("abc abc abc").ids.tolist() == right
+    assert "truncates to 4 tokens" in str(tok.explain()) and "pads to 6 tokens" in str(tok.explain())
+    assert engine("gpt2").explain().limits == ""
 
 
 def test_unknown_tokenizer() -> None:

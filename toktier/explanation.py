@@ -17,7 +17,8 @@ class Explanation:
     """A tokenizer's route.  ``print`` it, or take :meth:`as_dict` for JSON.
 
     ``fallbacks`` pairs each part that the reference runs with the reason.  ``certificate`` says what is known
-    about safe cuts: how many pairs of character classes (atoms) a text may be cut between.
+    about safe cuts: how many pairs of character classes (atoms) a text may be cut between.  ``limits``: the
+    artifact's own truncation and padding, empty if it has none.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Explanation:
     stages: int
     atoms: int
     certificate: str
+    limits: str
     fallbacks: tuple[tuple[str, str], ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -44,5 +46,7 @@ class Explanation:
             ("splitting", splitting if self.atoms else "by the reference"),
             ("certificate", self.certificate),
         ]
+        if self.limits:
+            rows.append(("limits", self.limits))
         rows += [("falls back", f"{part}: {reason}") for part, reason in self.fallbacks]
         return "\n".join(f"{label:12} {value}" for label, value in rows)

@@ -78,8 +78,13 @@ class PostProcessor:
         A ``max_length`` that does not even hold the special ids makes the reference's
         unsigned counter wrap around, and nothing is cut; the same holds here.
 
-        Raises :class:`~toktier.errors.OptionError` if ``max_length`` is negative or no integer.
+        Raises :class:`~toktier.errors.OptionError` if ``max_length`` is negative or no integer, or
+        ``add_special_tokens`` no truth value.
         """
+        if not isinstance(add_special_tokens, (bool, np.bool_)):
+            raise OptionError(
+                f"add_special_tokens must be True or False, not {add_special_tokens!r}; for two texts call twice"
+            )
         if max_length is not None:
             _check_max_length(max_length)
             total = int(max_length)

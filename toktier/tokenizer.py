@@ -175,8 +175,11 @@ class Tokenizer:
         return max(len(self._compiled.tokens.present), max(added, default=-1) + 1)
 
     def reference(self) -> tokenizers.Tokenizer:
-        """The reference object of this artifact, made on first use.  Do not change its settings."""
-        return self._reference.plain
+        """Hugging Face's object of this artifact, made when first asked for.
+
+        What is changed there changes nothing here.
+        """
+        return self._reference.shown
 
     def explain(self) -> Explanation:
         """Which backend runs what, where texts may be cut, and what falls back to the reference and why."""
@@ -203,6 +206,7 @@ class Tokenizer:
             stages=len(engine.split.splitter.stages) if engine else 0,
             atoms=engine.split.splitter.end if engine else 0,
             certificate=self._describe_certificate(),
+            limits=self._describe_limits(),
             fallbacks=tuple(fallbacks),
         )
 
@@ -215,6 +219,18 @@ class Tokenizer:
         return (
             f"{int(found.restarts.sum())} of {found.restarts.size} pairs of atoms restart, "
             f"{int(found.closes.sum())} close"
+        )
+
+    def _describe_limits(self) -> str:
+        truncation, padding = self._post.truncation, self._post.padding
+        limits = []
+        if truncation is not None:
+            limits.append(f"truncates to {truncation.max_length} tokens (max_length= sets another number)")
+        if padding is not None:
+            length = "the longest of a batch" if padding.length is None else f"{padding.length} tokens"
+            limits.append(f"pads to {length}")
+        return (
+            ", ".join(limits) and f"every text, as the artifact says: {', '.join(limits)}; sessions encode it anew"
         )
 
     def __repr__(self) -> str:
@@ -237,7 +253,7 @@ class Tokenizer:
         chosen = self._check_backend(backend)
         threshold, up_to = check_natural("threshold", threshold), check_natural("up_to", up_to)
         if chosen == "reference":
-            self.reference()
+            _ = self._reference.plain
         elif chosen == "jax":
             device = self._jax()
             device.warm_up(up_to)
@@ -369,7 +385,7 @@ class Tokenizer:
         if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
             raise TextTypeError(f"encode_batch takes a list of texts, not one {type(texts).__name__}")
         check_threads(threads)
-        texts = [self._check(text, special) for text in texts]
+        texts = [self._check(text, special, number) for number, text in enumerate(texts)]
         self._post.limit(add_special_tokens, max_length)  # refuses a bad one
         if self._is_reference(backend):
             with _own_errors(*texts):
@@ -386,7 +402,8 @@ class Tokenizer:
             size, threads = self._jax().largest, self._jax().overlapped
         else:
             size = _PART
-        grouped = map_parts(encode_group, list(groups(texts, size)), threads)
+        with _own_errors(*texts):
+            grouped = map_parts(encode_group, list(groups(texts, size)), threads)
         found = [ids for group in grouped for ids in group]
         return self._post.finish_batch(found, add_special_tokens, max_length)
 
@@ -520,7 +537,7 @@ class Tokenizer:
             found.pipeline.decoder,
             table=lambda: (found.tokens.blob, found.tokens.offsets),
             tokens=lambda: _strings(found),
-            reference=self.reference,
+            reference=lambda: self._reference.plain,
             added_tokens=found.pipeline.added_tokens,
             normalize=None if found.pipeline.normalizer is None else self._front.normalizer.normalize,
         )
@@ -737,8 +754,8 @@ class Tokenizer:
         skip = special == "text"
         return self._front.prepare(text, skip_special=skip, continuing=continuing, as_it_is=as_it_is)
 
-    def _raise_special(self, text: str, base: int = 0, before: str = "") -> None:
-        """Raise for the first special token that the reference would find in ``text``.
+    def _raise_special(self, text: str, base: int = 0, before: str = "", what: str = "the text") -> None:
+        """Raise for the first special token that the reference would find in ``text``, which is called ``what``.
 
         It starts at ``base``; if that is not 0, it goes on from a certified cut, behind the character ``before``.
         """
@@ -747,7 +764,7 @@ class Tokenizer:
             for start, content in self._added_tokens(text, before):
                 if content in special:
                     raise SpecialTokenError(
-                        f"the text contains the special token {content!r} at character {base + start}; pass "
+                        f"{what} contains the special token {content!r} at character {base + start}; pass "
                         'special="encode" to make its id of it, or special="text" to encode it as plain text',
                         content,
                         base + start,
@@ -824,12 +841,13 @@ class Tokenizer:
             self._jax()  # raises without JAX
         return chosen
 
-    def _check(self, text: object, special: object) -> str:
-        """The text; raises what is wrong with it."""
-        plain = plain_text(text)
+    def _check(self, text: object, special: object, number: int | None = None) -> str:
+        """The text, which may be one of many; raises what is wrong with it."""
+        what = "the text" if number is None else f"text number {number}"
+        plain = plain_text(text, what)
         check_special(special)
         if special == "raise":
-            self._raise_special(plain)
+            self._raise_special(plain, what=what)
         return plain
 
     # --- offsets, and the reference's model for one piece ---------------------------------
@@ -959,7 +977,7 @@ class _own_errors:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None or not issubclass(kind, UnicodeEncodeError | TypeError):
+        if kind is None or not issubclass(kind, UnicodeEncodeError | TypeError | LoneSurrogateError):
             return
         for number, text in enumerate(self._texts):
             found = _SURROGATE.search(text)

@@ -97,6 +97,11 @@ class Reference:
         return self._new()
 
     @lazy
+    def shown(self) -> Tokenizer:
+        """The same for callers: they may change it."""
+        return self._new()
+
+    @lazy
     def as_text(self) -> Tokenizer:
         """The same, with special tokens in the text taken for plain text."""
         return self._new(as_text=True)

@@ -152,6 +152,7 @@ def _classes(
     bits = {name: (kinds >> shift & 1).astype(np.bool_) for shift, name in enumerate(reversed(features))}
     before = {name: has[:, None] for name, has in bits.items()}
     white = bits["white space"]
+    # a token may absorb white space, and begin or end with a character that is not allowed and so in no class
 
     usable = (atom >= 0)[:, None] & (atom >= 0)
     usable &= ~before["word last"] & ~bits["word first"]
@@ -159,7 +160,7 @@ def _classes(
     usable &= ~(before["white space"] & white)
     usable &= ~(before["normalized before"] & bits["normalized behind, composed"])
     if prefix:  # what follows an added token, and the white space that goes with it, is a text of its own
-        usable &= ~(before["white space"] & bits["strip last"].any())
+        usable &= ~(before["white space"] & features["strip last"].any())
     if barriers:  # what the second character becomes would have to be looked up, too
         usable &= variant == 0
     closes = usable & relation.closes[atom[:, None], atom]
@@ -170,7 +171,7 @@ def _classes(
         same = (atom[behind][:, None] == atoms).all(axis=1)  # else the left side might tell one from another
         restarts[:, behind] &= closes[:, behind] | same
     # an added token behind the place would end the left side there; if that matters, it must not absorb its way
-    restarts &= closes | ~(white & bits["strip first"].any() | bits["first, composed"])
+    restarts &= closes | ~(white & features["strip first"].any() | bits["first, composed"])
 
     ask = before["inside before"] & bits["inside behind"]
     ask |= before["normalized before"] & bits["normalized behind"]

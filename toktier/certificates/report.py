@@ -478,7 +478,7 @@ def _stage_witness(tokenizer: Tokenizer, basis: _Basis, pair: str, *, against_re
         pair[1] + found.y[1:],
         None if found.other is None else pair[1] + found.other[1:],
     )
-    engine = tokenizer.reference().pre_tokenizer
+    engine = tokenizer._reference.plain.pre_tokenizer
     if basis.plan.prefix:  # it is ByteLevel; what is on the right of a cut gets no space
         engine = pre_tokenizers.ByteLevel(add_prefix_space=False)
 
@@ -509,7 +509,7 @@ def _search(stages: tuple[Node, ...]) -> tuple[Atoms, WitnessSearch]:
 
 def _token_witness(tokenizer: Tokenizer, vocabulary: Mapping[str, int], pair: str) -> Shown:
     """A shortest token with the pair inside, one that merging makes if there is one."""
-    model = tokenizer.reference().model
+    model = tokenizer._reference.plain.model
     holding: Sequence[str] = sorted((t for t in mergeable(vocabulary) if pair in t), key=lambda t: (len(t), t))
     made = [[part.value for part in model.tokenize(token)] for token in holding[:50]]
     chosen = next((i for i, parts in enumerate(made) if parts == [holding[i]]), 0)
