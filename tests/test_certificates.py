@@ -299,6 +299,27 @@ def test_added_tokens_leave_cuts(tokens: list[dict[str, Any]], normalizer: dict[
     assert assert_made_sound(document, 3) > fewest
 
 
+def test_a_token_ends_with_a_character_that_is_not_cut_at() -> None:
+    """The white space that it absorbs is followed by a text of its own all the same, with a prefix."""
+    steps = [
+        {"type": "BertNormalizer", "clean_text": False, "handle_chinese_chars": False},
+        {"type": "Prepend", "prepend": "a"},
+    ]
+    document = small.document(
+        normalizer={"type": "Sequence", "normalizers": steps},
+        pre_tokenizer={
+            "type": "Sequence",
+            "pretokenizers": [{"type": "WhitespaceSplit"}, small.document()["decoder"]],
+        },
+        added_tokens=[small.added("\ufb01", len(small.vocabulary()), "rstrip")],
+    )
+    tok, judge = tokenizer_of(document)[0], small.build(document)
+    for before, behind in (("ba \t\tb", "ba \ufb01\t\tb"), (" b  \t b", " b\ufb01  \t b")):
+        session = tok.session(before)
+        session.update(behind)
+        assert session.ids.tolist() == judge.encode(behind).ids
+
+
 def test_a_token_is_never_cut() -> None:
     """Text that is nothing but tokens: a cut may only stand between two of them."""
     first = len(small.vocabulary())
