@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .wordpiece import WordTables
 
 #: Raise it whenever the meaning of what is stored changes.
-FORMAT = 27
+FORMAT = 28
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
