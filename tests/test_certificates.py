@@ -302,7 +302,7 @@ def test_added_tokens_leave_cuts(tokens: list[dict[str, Any]], normalizer: dict[
 def test_a_token_ends_with_a_character_that_is_not_cut_at() -> None:
     """The white space that it absorbs is followed by a text of its own all the same, with a prefix."""
     steps = [
-        {"type": "BertNormalizer", "clean_text": False, "handle_chinese_chars": False},
+        BERT,
         {"type": "Prepend", "prepend": "a"},
     ]
     document = small.document(
