@@ -126,6 +126,17 @@ def assert_ids(
         _compare_ids(tok, judge, texts, right, backend, special, add_special_tokens)
 
 
+def assert_words(tok: Tokenizer, judge: HuggingFace, texts: Sequence[str]) -> list[list[int]]:
+    """Texts one by one, as a batch, and as one text, whose words are many and new; the ids of each by itself."""
+    together, right = " ".join(texts), [judge.encode(text).ids for text in texts]
+    for backend in ENGINES:
+        assert tok.encode(together, backend=backend) == judge.encode(together).ids
+        assert tok.encode_batch(texts, backend=backend) == right
+        for text, ids in zip(texts, right, strict=True):
+            assert tok.encode(text, backend=backend) == ids, text
+    return right
+
+
 @cache
 def _token_sizes(name: str) -> dict[int, int]:
     """Bytes that each id of a byte-level tokenizer stands for."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import small
 from conftest import tokenizers
-from judge import engine
+from judge import assert_words, engine
 from tokenizers import Tokenizer as HuggingFace
 
 import toktier
@@ -112,13 +112,7 @@ def test_pieces(kind: str) -> None:
     tok, judge = tokenizer(entries, **options)
     assert tok.backends == ("reference", *ENGINES)
     some = texts(80, 1)
-    right = [judge.encode(text).ids for text in some]
-    for backend in ENGINES:
-        together = " ".join(some)  # new pieces, and many of them, are encoded on arrays
-        assert tok.encode(together, backend=backend) == judge.encode(together).ids
-        assert tok.encode_batch(some, backend=backend) == right
-        for text, ids in zip(some, right, strict=True):
-            assert tok.encode(text, backend=backend) == ids, text
+    assert_words(tok, judge, some)
     for text in some[:20]:
         found = judge.encode(text)
         assert tok.encode_with_offsets(text).offsets.tolist() == [list(span) for span in found.offsets]

@@ -22,7 +22,7 @@ from .bpe import tables
 from .bpe.barriers import crossed_pairs
 from .bpe.batch import merge_words, word_bounds
 from .bpe.byte_stages import ByteStages
-from .bpe.hashing import ABSENT, pair_table, too_many
+from .bpe.hashing import ABSENT, PairTable, pair_table, too_many
 from .bpe.memo import ranges
 from .bpe.symbols import FirstSymbols, certified_starts
 from .bpe.tables import Merges, TokenBytes
@@ -285,18 +285,28 @@ def _cut_further(tokens: TokenBytes, stages: ByteStages) -> NDArray[np.bool_]:
     return found
 
 
+def _edges(
+    vocabulary: Mapping[str, int], prefix: str | None = None
+) -> tuple[PairTable, NDArray[np.uint32], int] | str:
+    """The edges of a vocabulary's trie as a table, what its nodes accept, and the node that a prefix leads to."""
+    left, right, accepts, inside = make_trie(vocabulary, prefix)
+    size = max(sys.maxunicode + 1, inside, len(accepts)) + 1
+    if too_many(size, len(left)):
+        return f"{len(vocabulary)} tokens are too many for a table of pairs"
+    return pair_table(left, right, size), accepts, inside
+
+
 def _derive_words(
     model: Mapping[str, Any], vocabulary: Mapping[str, int], tokens: TokenBytes, header: _Header, arrays: _Arrays
 ) -> str | None:
     """The same for WordPiece and WordLevel."""
     longest = min(model.get("max_input_chars_per_word", _ANY), _ANY)
-    left, right, accepts, inside = make_trie(vocabulary, model.get("continuing_subword_prefix"))
-    size = max(sys.maxunicode + 1, inside, len(accepts)) + 1
-    if too_many(size, len(left)):
-        return f"{len(vocabulary)} tokens are too many for a table of pairs"
+    trie = _edges(vocabulary, model.get("continuing_subword_prefix"))
+    if isinstance(trie, str):
+        return trie
+    edges, accepts, inside = trie
     usable = tokens.present.copy()
     usable[[id for token, id in vocabulary.items() if len(token) > longest]] = False
-    edges = pair_table(left, right, size)
     header["tables"], found = hash_tables.stored(edges, tables.piece_table(tokens, usable))
     arrays |= found
     arrays["accepts"] = accepts
@@ -315,11 +325,10 @@ def _derive_unigram(
     """The same for Unigram; ``scores``: float64, by id."""
     if not (np.abs(scores) < _LARGE).all():
         return "sums of the model's scores may be infinite"
-    left, right, accepts, _ = make_trie(vocabulary, None)
-    size = max(sys.maxunicode + 1, len(accepts)) + 1
-    if too_many(size, len(left)):
-        return f"{len(vocabulary)} tokens are too many for a table of pairs"
-    edges = pair_table(left, right, size)
+    trie = _edges(vocabulary)
+    if isinstance(trie, str):
+        return trie
+    edges, accepts, _ = trie
     of_bytes = np.empty(0, np.uint32)
     if model.get("byte_fallback"):
         of_bytes = np.array([vocabulary.get(f"<0x{byte:02X}>", ABSENT) for byte in range(256)], np.uint32)

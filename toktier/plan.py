@@ -122,7 +122,9 @@ class _Stage:
 def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
     """The plan of an artifact, or the reason why it runs on the reference."""
     model = pipeline.model
-    reason = _why_no_bpe(model) if isinstance(model, BPE) else _why_no_words(model, vocabulary)
+    reason = _not_by_pieces(model)
+    if reason is None:
+        reason = _why_no_bpe(model) if isinstance(model, BPE) else _why_no_words(model, vocabulary)
     if reason is not None:
         return reason
     if is_damaged(pipeline.normalizer):
@@ -190,8 +192,6 @@ def make_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> Plan | str:
 
 
 def _why_no_bpe(model: BPE) -> str | None:
-    if model.dropout:
-        return "the model drops merges at random (dropout)"
     if model.continuing_subword_prefix:
         return "the model marks what continues a word by a prefix (continuing_subword_prefix)"
     if model.end_of_word_suffix and model.ignore_merges:
@@ -200,16 +200,12 @@ def _why_no_bpe(model: BPE) -> str | None:
 
 
 def _why_no_words(model: Other, vocabulary: Mapping[str, int]) -> str | None:
+    options = json.loads(model.json)
     if model.type == "Unigram":
-        options = json.loads(model.json)
-        if options.get("alpha") is not None:
-            return "the model draws tokens at random (alpha)"
-        return None if options.get("unk_id") is not None else _GIVES_UP
-    if model.type not in ("WordPiece", "WordLevel"):
-        return f"the model is {model.type}"
-    if json.loads(model.json)["unk_token"] not in vocabulary:
-        return _GIVES_UP
-    return None
+        has_unknown = options.get("unk_id") is not None
+    else:
+        has_unknown = options["unk_token"] in vocabulary
+    return None if has_unknown else _GIVES_UP
 
 
 def certificate_plan(pipeline: Pipeline, vocabulary: Mapping[str, int]) -> CertificatePlan | str:

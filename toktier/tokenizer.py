@@ -229,9 +229,9 @@ class Tokenizer:
         if padding is not None:
             length = "the longest of a batch" if padding.length is None else f"{padding.length} tokens"
             limits.append(f"pads to {length}")
-        return (
-            ", ".join(limits) and f"every text, as the artifact says: {', '.join(limits)}; sessions encode it anew"
-        )
+        if not limits:
+            return ""
+        return f"every text, as the artifact says: {', '.join(limits)}; sessions encode it anew"
 
     def __repr__(self) -> str:
         return f"<toktier.Tokenizer {self.name} {self.fingerprint[:12]} backend={self.backend}>"

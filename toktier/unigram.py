@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from .bpe.hashing import ABSENT, KeyTable, PairTable, single_items
 from .bpe.memo import IdsAndCounts, ranges
 from .bpe.pieces import join
-from .bpe.word import NO_RULE, PairRanks
+from .bpe.word import NO_RULE
 from .records import record
 from .word_encoder import Numbers, WordEncoder
 
@@ -58,10 +58,8 @@ class UnigramEncoder(WordEncoder):
     """Encodes pieces from the tables alone; see :class:`~toktier.bpe.pieces.PieceEncoder`."""
 
     def __init__(self, tables: UnigramTables) -> None:
-        super().__init__(tables.whole, _MANY)
+        super().__init__(tables.whole, tables.trie, tables.accepts, _MANY)
         self.tables = tables
-        self._edges = PairRanks(tables.trie)
-        self._accepts = single_items(tables.accepts)
         self._scores = single_items(tables.scores)
 
     def encode_one(self, piece: str) -> list[int]:

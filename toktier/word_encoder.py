@@ -10,9 +10,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from .bpe.hashing import KeyTable
+from .bpe.hashing import KeyTable, PairTable, single_items
 from .bpe.memo import IdsAndCounts, ranges
 from .bpe.tables import short_keys
+from .bpe.word import PairRanks
 
 Numbers = NDArray[np.int64]
 
@@ -20,15 +21,17 @@ Numbers = NDArray[np.int64]
 class WordEncoder(ABC):
     """Encodes words from tables alone; see :class:`~toktier.bpe.pieces.PieceEncoder`.
 
-    ``whole`` finds words of up to :data:`~toktier.bpe.tables.SHORT` bytes that are one token; ``many`` words are
-    encoded together, fewer one by one.
+    ``whole`` finds words of up to :data:`~toktier.bpe.tables.SHORT` bytes that are one token; ``trie`` and
+    ``accepts`` are the vocabulary's, for single steps; ``many`` words are encoded together, fewer one by one.
     """
 
     #: Words cannot be cut further.
     barriers = None
 
-    def __init__(self, whole: KeyTable, many: int) -> None:
+    def __init__(self, whole: KeyTable, trie: PairTable, accepts: NDArray[np.uint32], many: int) -> None:
         self._whole = whole
+        self._edges = PairRanks(trie)
+        self._accepts = single_items(accepts)
         self._many = many
 
     @abstractmethod

@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .bpe.hashing import ABSENT, KeyTable, PairTable, single_items
+from .bpe.hashing import ABSENT, KeyTable, PairTable
 from .bpe.memo import IdsAndCounts, ranges
 from .bpe.pieces import join
-from .bpe.word import NO_RULE, PairRanks
+from .bpe.word import NO_RULE
 from .records import record
 from .word_encoder import Numbers, WordEncoder
 
@@ -60,10 +60,8 @@ class WordPieceEncoder(WordEncoder):
     """Encodes words from the tables alone; see :class:`~toktier.bpe.pieces.PieceEncoder`."""
 
     def __init__(self, tables: WordTables) -> None:
-        super().__init__(tables.whole, _MANY)
+        super().__init__(tables.whole, tables.trie, tables.accepts, _MANY)
         self.tables = tables
-        self._edges = PairRanks(tables.trie)
-        self._accepts = single_items(tables.accepts)
 
     def encode_one(self, piece: str) -> Sequence[int]:
         """The ids of one piece."""

@@ -48,12 +48,11 @@ class PythonBackend:
         self._keeps = KeptCharacters(split)
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        if len(text.text) >= _LONG:
-            pieces, before = self._without_removed(*self._pieces_by_arrays(text, self._barriers))
-        elif self._kept is not None:
+        if len(text.text) < _LONG and self._kept is not None:
             pieces, before = self._kept_pieces(text, self._kept)
         else:
-            pieces, before = self._without_removed(*self._pieces(text, self._barriers))
+            cut = self._pieces if len(text.text) < _LONG else self._pieces_by_arrays
+            pieces, before = self._without_removed(*cut(text, self._barriers))
         encoded = self._memo.encode(pieces)
         if not before:
             return np.frombuffer(bytearray().join(encoded), np.uint32), NO_POSITIONS
