@@ -474,7 +474,7 @@ def test_damaged_parts_are_named(damage: Callable[[dict[str, Any]], None]) -> No
     HuggingFace.from_str(json.dumps(document))
     damage(document)
     data = json.dumps(document)
-    with pytest.raises(ArtifactError):
+    with pytest.raises(ArtifactError, match="made"):
         Tokenizer(Artifact.from_bytes(data.encode(), "made"))
     with pytest.raises(Exception):  # noqa: B017  (it raises no narrower one)
         HuggingFace.from_str(data)

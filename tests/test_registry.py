@@ -124,6 +124,8 @@ def test_names_win_over_paths_unless_written_as_a_path(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gpt2").write_bytes(tokenizer_json())
     assert resolve("gpt2") == artifact("gpt2")
+    with pytest.raises(UnknownTokenizerError, match=r"nothing at the path 'Qwen3'.*the str 'qwen3'"):
+        resolve(Path("Qwen3"))
     assert resolve("./gpt2").read() == tokenizer_json()
     assert resolve(Path("gpt2")).read() == tokenizer_json()
 

@@ -71,12 +71,27 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
-@_no_collections()
+@contextmanager
+def _naming(artifact: Artifact) -> Iterator[None]:
+    """Errors about a part of a file tell which file."""
+    try:
+        yield
+    except ArtifactError as problem:
+        if artifact.name in str(problem):
+            raise
+        raise ArtifactError(f"{artifact.name}: {problem}") from problem
+
+
 def derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
     """Header and arrays of a bundle of a format.
 
     Raises :class:`~toktier.errors.ArtifactError` for a damaged artifact.
     """
+    with _naming(artifact), _no_collections():
+        return _derived(artifact, format)
+
+
+def _derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
     document = artifact.document()
     model = document["model"]
     vocabulary = model.get("vocab")

@@ -404,5 +404,5 @@ def parse(document: dict[str, Any]) -> Pipeline:
         if isinstance(problem, ArtifactError):
             raise
         raise ArtifactError(
-            f"this tokenizer.json has a part of an unexpected shape ({type(problem).__name__}: {problem})"
+            f"a part has an unexpected shape ({type(problem).__name__}: {problem}); correct the file"
         ) from problem

@@ -139,6 +139,8 @@ def _from_hub(repository: str, revision: str | None) -> Artifact:
 def _unknown(text: str, embedded: str) -> str:
     import difflib  # late: only for what is not found
 
+    if embedded in _EMBEDDED:
+        return f"there is nothing at the path {text!r}; the embedded tokenizer is the str {embedded!r}"
     near = difflib.get_close_matches(embedded, _EMBEDDED, n=2, cutoff=0.5)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     return (
