@@ -261,6 +261,7 @@ CHAINS = [
     chain(FALLBACK, {"type": "Replace", "pattern": {"String": "aa"}, "content": "b"}),
     chain(),
     chain(chain(FALLBACK), metaspace("first")),
+    chain(FALLBACK, strip("<", 1), FALLBACK, strip("\ufffd", 1), FUSE),
     chain(REPLACE, BYTE_LEVEL, strip(" ", 1)),
     FALLBACK,
     FUSE,
