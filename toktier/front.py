@@ -126,6 +126,9 @@ def _parts(text: str, found: Matches) -> list[str]:
 
 def _with_stretches(text: str, found: Matches, change: Callable[[list[str]], list[str]]) -> tuple[str, Matches]:
     """The text with the stretches between the matches changed, and the matches where they are now."""
+    if not len(found.starts):
+        (fresh_text,) = change([text])
+        return fresh_text, found
     parts = _parts(text, found)
     gaps = parts[0::2]
     fresh = change(gaps)
