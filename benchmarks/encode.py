@@ -135,6 +135,27 @@ def against_reference(
     return results
 
 
+def decoding_against_reference(
+    ours: Any, reference: Any, text: str, ours_first: bool
+) -> list[tuple[float, float]]:
+    """Seconds of ``decode`` of all ids of a text, and of 20 at a time; ours and the reference's.
+
+    Raises IdsDiffer if the texts disagree.
+    """
+    ids = reference.encode(text).ids
+    results = []
+    for batch in ([ids], [ids[start : start + 20] for start in range(0, len(ids), 20)]):
+        calls = [
+            partial(lambda decode, batch: [decode(ids) for ids in batch], who.decode, batch)
+            for who in (ours, reference)
+        ]
+        timed = {which: seconds(calls[which]) for which in ((0, 1) if ours_first else (1, 0))}
+        if timed[0][1] != timed[1][1]:
+            raise IdsDiffer(f"tokenizer {ours.fingerprint[:12]}: decodes to another text than the reference")
+        results.append((timed[0][0], timed[1][0]))
+    return results
+
+
 # --- sections -------------------------------------------------------------------------------------
 
 
@@ -248,6 +269,20 @@ def linear(settings: Settings) -> Iterator[Row]:
             yield Row("linear", name, what, backend, "of the reference", ratio, "x", goal, mine, theirs)
             ratio, goal = large / small, at_most(4.6)
             yield Row("linear", name, what, backend, "time, of a quarter", ratio, "x", goal, large, small)
+
+
+def decode(settings: Settings) -> Iterator[Row]:
+    """Ids back to text: those of a whole text, and 20 at a time."""
+    for name in settings.tokenizers:
+        ours, reference = load(name, settings.backends)
+        for corpus in settings.corpora:
+            runs = []
+            for seed in settings.seeds():
+                text = corpora.CORPORA[corpus](settings.size, seed)
+                runs.append(in_fork(decoding_against_reference, ours, reference, text, bool(seed % 2)))
+            for what, pairs in zip(("all ids", "20 ids at a time"), zip(*runs, strict=True), strict=True):
+                mine, theirs = (median(column) for column in zip(*pairs, strict=True))
+                yield Row("decode", name, corpus, "", what, theirs / mine, "x", None, mine, theirs)
 
 
 LOAD_OURS = """
@@ -368,6 +403,7 @@ SECTIONS: dict[str, Callable[[Settings], Iterator[Row]]] = {
     "untidy": untidy,
     "cores": cores,
     "linear": linear,
+    "decode": decode,
     "load": load_times,
     "memory": memory,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeAlias
 
@@ -75,10 +75,12 @@ class ByteLevelDecoder(Decoder):
         return _ByteLevelStream(self, skip_special_tokens)
 
     def _gather(self, ids: Ids, skip_special_tokens: bool) -> bytes:
-        if isinstance(ids, Sized) and len(ids) <= _FEW:
-            return b"".join(map(self._tokens[bool(skip_special_tokens)].__getitem__, list_of_ids(ids)))
+        table, tokens = self._tables[bool(skip_special_tokens)], self._tokens[bool(skip_special_tokens)]
+        if isinstance(ids, (list, tuple)) and len(ids) <= _FEW:
+            return b"".join(map(tokens.__getitem__, list_of_ids(ids)))
         array = check_ids(ids)
-        table = self._tables[bool(skip_special_tokens)]
+        if len(array) <= _FEW:
+            return b"".join(map(tokens.__getitem__, array.tolist()))
         last = np.uint32(len(table) - 1)
         parts = []
         for begin in range(0, len(array), _BLOCK):

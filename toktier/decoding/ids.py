@@ -58,10 +58,14 @@ def list_of_ids(ids: Ids) -> list[int]:
 
 
 def _machine_words(ids: Iterable[int]) -> machine_array[int]:
-    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
-        raise TokenIdError(f"ids must be a sequence of integers, not {type(ids).__name__}")
-    values = ids if isinstance(ids, (list, tuple)) else list(ids)
+    values = ids if isinstance(ids, (list, tuple)) else _listed(ids)
     try:
         return machine_array("I", values)  # refuses what is no unsigned 32-bit integer
     except (TypeError, OverflowError):
         return machine_array("I", [check_id(value, index) for index, value in enumerate(values)])
+
+
+def _listed(ids: Iterable[int]) -> list[int]:
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+        raise TokenIdError(f"ids must be a sequence of integers, not {type(ids).__name__}")
+    return list(ids)
