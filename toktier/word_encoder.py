@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .bpe.hashing import KeyTable, PairTable, single_items
 from .bpe.memo import IdsAndCounts, ranges
-from .bpe.tables import short_keys
+from .bpe.whole_pieces import WholePieces
 from .bpe.word import PairRanks
 
 Numbers = NDArray[np.int64]
@@ -29,7 +29,7 @@ class WordEncoder(ABC):
     barriers = None
 
     def __init__(self, whole: KeyTable, trie: PairTable, accepts: NDArray[np.uint32], many: int) -> None:
-        self._whole = whole
+        self._whole = WholePieces(whole)
         self._edges = PairRanks(trie)
         self._accepts = single_items(accepts)
         self._many = many
@@ -54,9 +54,9 @@ class WordEncoder(ABC):
     def whole_pieces(self, text: NDArray[np.uint8], starts: Numbers, lengths: Numbers) -> NDArray[np.uint32]:
         """Ids of pieces that are one token, ABSENT for others and for those above SHORT bytes.
 
-        ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.
+        ``starts`` ascend; ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.
         """
-        return self._whole.find(*short_keys(text, starts, lengths))
+        return self._whole.find(text, starts, lengths)
 
     def merge_spans(self, text: NDArray[np.uint8], starts: Numbers, lengths: Numbers) -> IdsAndCounts:
         """The ids of non-empty pieces that are stretches of UTF-8, and how many each piece has."""

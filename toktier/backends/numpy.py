@@ -47,7 +47,9 @@ class NumpyBackend:
         encoded = self._splitting.read(text)
         starts = self._splitting.starts(text, encoded, self._pieces.barriers)
         characters, starts = starts, encoded.bytes_at(starts)
-        lengths = np.diff(starts, append=len(encoded.data))
+        lengths = np.empty_like(starts)  # np.diff takes four times as long
+        np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
+        lengths[-1] = len(encoded.data) - starts[-1]
         if self._removed is not None:
             kept = np.flatnonzero(~self._removed.take(encoded.atoms.take(characters)))
             characters, starts, lengths = characters[kept], starts[kept], lengths[kept]
@@ -93,14 +95,8 @@ def _replace(
     ids: NDArray[np.uint32], at: NDArray[np.int64], fresh: NDArray[np.uint32], counts: NDArray[np.int64]
 ) -> NDArray[np.uint32]:
     """``ids`` with the one at each of ``at`` replaced by the next ``counts`` of ``fresh``."""
-    there = ranges(at + np.cumsum(counts) - counts - np.arange(len(at)), counts)
-    result = np.empty(len(ids) - len(at) + len(fresh), np.uint32)
-    result[there] = fresh
-    result[_all_but(there, len(result))] = ids[_all_but(at, len(ids))]
+    times = np.ones(len(ids), np.int64)
+    times[at] = counts
+    result = np.repeat(ids, times)
+    result[ranges(at + np.cumsum(counts - 1) - (counts - 1), counts)] = fresh
     return result
-
-
-def _all_but(places: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    others = np.ones(size, np.bool_)
-    others[places] = False
-    return np.flatnonzero(others)

@@ -156,8 +156,7 @@ class PairTable:
         entry = self.entries.take(slot, mode="clip")
         ranks = (entry & np.uint64((1 << self.rank_bits) - 1)).astype(np.uint32)
         entry >>= np.uint64(self.rank_bits)
-        np.putmask(ranks, entry != key, ABSENT)
-        return ranks
+        return ids_or_absent(ranks, entry != key)
 
     @property
     def nothing(self) -> int:
@@ -209,11 +208,15 @@ class KeyTable:
     def find(self, low: Words, high: Words) -> NDArray[np.uint32]:
         """Ids, uint32; :data:`ABSENT` for keys that are not there."""
         slot = self.displacement.slots(hash_of_halves(low, high, np.uint64(self.displacement.multiplier)))
-        ids = self.ids.take(slot, mode="clip")
         differs = self.low.take(slot, mode="clip") != low
         differs |= self.high.take(slot, mode="clip") != high
-        np.putmask(ids, differs, ABSENT)
-        return ids
+        return ids_or_absent(self.ids.take(slot, mode="clip"), differs)
+
+
+def ids_or_absent(ids: NDArray[np.uint32], differs: NDArray[np.bool_]) -> NDArray[np.uint32]:
+    """``ids`` with :data:`ABSENT` where a key ``differs``, in place; ``np.putmask`` takes three times as long."""
+    ids |= np.negative(differs.view(np.int8)).astype(np.int32).view(np.uint32)
+    return ids
 
 
 def single_items(array: NDArray[Any]) -> memoryview:
@@ -259,8 +262,18 @@ def hash_of_halves(low: Words, high: Words, multiplier: np.uint64) -> Words:
     Without the shift, halves that differ in their top bits alone would have products that do, too, in one of 256
     ways: a few hundred keys could have equal hashes under every multiplier.
     """
+    return hash_of_low(low, hash_of_high(high, multiplier), multiplier)
+
+
+def hash_of_high(high: Words, multiplier: np.uint64) -> Words:
+    """The part of a key's hash that the upper half gives."""
     hashes = high ^ (high >> np.uint64(32))
     hashes *= multiplier
+    return hashes
+
+
+def hash_of_low(low: Words, hashes: Words, multiplier: np.uint64) -> Words:
+    """The whole hash, in place of what :func:`hash_of_high` gave."""
     hashes ^= low
     hashes *= multiplier
     return hashes

@@ -20,7 +20,8 @@ from .memo import EncodeSpans, IdsAndCounts, ranges
 from .pumping import lengthened, longest_run, run_token, shortened
 from .rounds import merge_in_rounds, mergeable_at_once
 from .symbols import FirstSymbols, WordSymbols
-from .tables import PADDING, SHORT, Merges, TokenBytes, short_keys
+from .tables import PADDING, SHORT, Merges, TokenBytes
+from .whole_pieces import WholePieces
 from .windows import merge_long
 from .word import PairRanks, merge_long_word, merge_word
 
@@ -82,6 +83,7 @@ class PieceEncoder:
         self._reference = reference
         self._ranks = PairRanks(tables.merges.table)
         self._whole = KeyReader(tables.whole)
+        self._whole_pieces = WholePieces(tables.whole)
         self._first = WordSymbols(tables.first)
         self._results = single_items(tables.merges.result)
         self._run_token = lru_cache(256)(lambda symbol: run_token(symbol, self._merge_long_word))
@@ -213,9 +215,9 @@ class PieceEncoder:
     ) -> NDArray[np.uint32]:
         """Ids of pieces that are one token, ABSENT for others and for those above SHORT bytes.
 
-        ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.
+        ``starts`` ascend; ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.
         """
-        return self.tables.whole.find(*short_keys(text, starts, lengths))
+        return self._whole_pieces.find(text, starts, lengths)
 
     def _merge_batch(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]

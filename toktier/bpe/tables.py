@@ -163,9 +163,10 @@ def merges(model: Mapping[str, Any]) -> Merges:
 
 
 # By length in bytes; the last element is for all pieces above SHORT, whose key no token has.
-_LOW_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(8)] + [(1 << 64) - 1] * 8 + [0], np.uint64)
+LOW_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(8)] + [(1 << 64) - 1] * 8 + [0], np.uint64)
 _HIGH_MASKS = np.array([0] * 9 + [(1 << (8 * n)) - 1 for n in range(1, 8)] + [0], np.uint64)
-_LENGTHS = np.array([n << 56 for n in range(17)], np.uint64)
+LENGTH_SHIFT = np.uint64(56)
+LENGTH_KEYS = np.arange(17, dtype=np.uint64) << LENGTH_SHIFT
 
 #: Bytes that must follow the last piece of a buffer given to :func:`short_keys`.
 PADDING = 16
@@ -181,9 +182,9 @@ def short_keys(
     """
     both = np.ndarray((len(buffer) - 15,), "V16", buffer=buffer, strides=(1,))
     words = both[starts].view("<u8").reshape(-1, 2)
-    low = words[:, 0] & _LOW_MASKS.take(lengths, mode="clip")
+    low = words[:, 0] & LOW_MASKS.take(lengths, mode="clip")
     high = words[:, 1] & _HIGH_MASKS.take(lengths, mode="clip")
-    high |= _LENGTHS.take(lengths, mode="clip")
+    high |= LENGTH_KEYS.take(lengths, mode="clip")
     return low, high
 
 
