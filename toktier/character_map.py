@@ -73,7 +73,7 @@ class CharacterMap:
             counts = self._counts.take(points, mode="clip")
         if counts.max() == _IN_CONTEXT:
             return self._normalize(text)
-        places = ranges(points * np.int64(_MOST), counts.astype(np.int64))
+        places = ranges(points.astype(np.int64) * _MOST, counts.astype(np.int64))
         return self._characters.take(places).tobytes().decode("utf-32-le")
 
     @lazy
@@ -97,7 +97,7 @@ class CharacterMap:
         counts = np.fromiter(map(len, found), np.int64, len(found))
         alone = np.flatnonzero(counts <= _MOST)
         flat = "".join([found[number] for number in alone.tolist()])
-        places = ranges(points[alone] * np.int64(_MOST), counts[alone])
+        places = ranges(points[alone].astype(np.int64) * _MOST, counts[alone])
         self._characters[places] = np.frombuffer(flat.encode("utf-32-le"), np.uint32)
         self._counts[points] = np.where(counts <= _MOST, counts, _IN_CONTEXT)
         self._known.update((ord(characters[number]), found[number]) for number in alone.tolist())

@@ -5,7 +5,13 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Generic, TypeVar
+
+from tokenizers import AddedToken as AddedTokenOfReference
+from tokenizers import Tokenizer as ReferenceTokenizer
+from tokenizers.models import WordLevel
+from tokenizers.normalizers import Lowercase
 
 from ..bpe.tables import byte_alphabet
 from ..errors import TokenIdError
@@ -106,16 +112,25 @@ def added_strings(
     """For each added token's id the string it decodes to and whether it counts as special.
 
     A token that is matched in normalized text (or would be by an earlier entry) decodes to
-    its normalized form, and it is this form that the reference then looks for among the
-    special tokens.
+    its normalized form, if the installed engine does so, and it is this form that the
+    reference then looks for among the special tokens.
     """
     tokens = list(added_tokens)
     special = {token.content for token in tokens if token.special}
     strings = {token.id: token.content for token in tokens}
-    if normalize is not None:
+    if normalize is not None and _decodes_to_normalized():
         changed = (token for token in tokens if token.normalized or token.once_normalized)
         strings |= {token.id: normalize(token.content) for token in changed}
     return {token_id: (string, string in special) for token_id, string in strings.items()}
+
+
+@cache
+def _decodes_to_normalized() -> bool:
+    """Whether the engine decodes added tokens to what the normalizer makes of them; it does from 0.23 on."""
+    judge = ReferenceTokenizer(WordLevel({"a": 0}, "a"))
+    judge.normalizer = Lowercase()
+    judge.add_tokens([AddedTokenOfReference("B", normalized=True)])
+    return judge.decode([1]) == "b"
 
 
 class ShownTokens(dict[int, Shown], Generic[Shown]):
