@@ -143,3 +143,37 @@ def test_rules_written_in_two_ways(rules: list[Any]) -> None:
         small.build(document)
     with pytest.raises(ArtifactError, match="two kinds"):
         Tokenizer(Artifact.from_bytes(json.dumps(document).encode(), "made"))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"normalizer": {"type": "Some", "pattern": {"Regex": "x*"}, "content": "b"}},
+        {"post_processor": {"sep": ["b", 98], "cls": ["a", 97]}},
+        {"decoder": {"type": None, "suffix": "b"}},
+        {"decoder": {"type": "Sequence", "decoders": [{"prefix": "a", "cleanup": True}]}},
+    ],
+    ids=str,
+)
+def test_parts_without_a_type_are_what_their_fields_say(part: dict[str, Any]) -> None:
+    tok, judge = both(small.document(**part))
+    for text in ("", "xa", "xx b"):
+        ids = judge.encode(text).ids
+        assert tok.encode(text) == ids
+        assert tok.decode(ids) == judge.decode(ids)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"post_processor": {"type": "BertProcessing", "sep": ["b"], "cls": ["a", 97]}},
+        {"model": {"type": "WordPiece", "vocab": [["a", 0.0]]}},
+    ],
+    ids=str,
+)
+def test_parts_that_lack_something_are_refused(part: dict[str, Any]) -> None:
+    document = small.document(**part)
+    with pytest.raises(Exception, match=r"untagged|expected a map"):
+        small.build(document)
+    with pytest.raises(ArtifactError, match=r"unexpected shape|expected a map"):
+        Tokenizer(Artifact.from_bytes(json.dumps(document).encode(), "made"))

@@ -66,6 +66,9 @@ _SEPARATORS = "\x00\x01\x02\x03\x04\x05\x06\x07\x0e\x0f\x10\x11\x12\x13\x14\x15\
 _MERGE_GAP = 3
 
 
+#: The other types of normalizer that are one step; an engine that does not know a type goes by the fields.
+_ONE_STEP = (*BY_CHARACTER, "ByteLevel", "Nmt", "Precompiled", "Strip")
+
 # Between the probes stands a noncharacter: it is in no Unicode table, ever.
 _BREAK = "\ufdd0"
 
@@ -302,6 +305,8 @@ def left_to_reference(normalizer: Normalizer | None) -> str | None:
             return next(filter(None, map(left_to_reference, steps)), None)
         case Prepend("") | Replace(Literal(""), _):
             return "the normalizer replaces the empty string"
+        case Other(type, _) if type not in _ONE_STEP:
+            return f"the type of the normalizer is {type}, and its fields alone say what it is"
         case Replace(Regex(source), _):
             from .patterns.syntax import can_be_empty  # large, and hardly ever needed
             from .patterns.syntax import parse as parse_pattern

@@ -400,7 +400,7 @@ def parse(document: dict[str, Any]) -> Pipeline:
             truncation=_truncation(document.get("truncation")),
             padding=_padding(document.get("padding")),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+    except (LookupError, TypeError, ValueError, AttributeError) as problem:
         if isinstance(problem, ArtifactError):
             raise
         raise ArtifactError(

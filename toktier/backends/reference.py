@@ -51,10 +51,11 @@ def refusal(document: Mapping[str, Any]) -> str | None:
     What it says about these two alone (merges of tokens that are not there, say) is not asked here.
     """
     model = document["model"]
-    if isinstance(model.get("vocab"), dict):
-        model = model | {"vocab": {}} | ({"merges": []} if "merges" in model else {})
-    else:  # the reference runs these, and is then asked about the whole file
-        model = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
+    vocabulary = model.get("vocab")
+    if isinstance(vocabulary, list) and model.get("type", "Unigram") == "Unigram":
+        model = {"type": "WordLevel", "vocab": {}, "unk_token": ""}  # its scores are asked of the whole file
+    else:
+        model = model | {"vocab": type(vocabulary)()} | ({"merges": []} if "merges" in model else {})
     try:
         Tokenizer.from_str(json.dumps({**document, "model": model}))
     except BaseException as problem:

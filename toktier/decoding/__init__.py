@@ -45,7 +45,7 @@ def is_byte_level(decoder: Other | None) -> bool:
     """Whether the pipeline's decoder is ``ByteLevel`` and nothing else."""
     if decoder is None:
         return False
-    return [part["type"] for part in flat(json.loads(decoder.json))] == ["ByteLevel"]
+    return [part.get("type") for part in flat(json.loads(decoder.json))] == ["ByteLevel"]
 
 
 def make_decoder(

@@ -249,7 +249,7 @@ def make_steps(spec: dict[str, Any] | None) -> list[_MakeStep]:
     steps: list[_MakeStep] = []
     fused = False  # whether the tokens have been joined into one
     for part in flat(spec):
-        match part["type"]:
+        match part.get("type"):
             case "Fuse":
                 fused = True
             case "ByteLevel" if not fused:
@@ -274,7 +274,7 @@ def make_steps(spec: dict[str, Any] | None) -> list[_MakeStep]:
 
 
 def flat(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    if spec["type"] != "Sequence":
+    if spec.get("type") != "Sequence":
         return [spec]
     return [part for inner in spec["decoders"] for part in flat(inner)]
 
