@@ -20,23 +20,31 @@ any two neighbours, ASCII or not.  A fifth of those in English and code are barr
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
-from ..records import record
+from ..lazy import lazy
 from .hashing import ABSENT, MULTIPLIER
-from .symbols import FirstSymbols, has_bit
+from .symbols import FirstSymbols
 from .tables import TokenBytes
 
 _HASH_BITS = 21
+#: Characters that are looked at together.  Arrays of 128 KiB and more may come from the system each time anew.
+_BLOCK = (1 << 14) - 64
+#: Most pairs of a block are looked at together if one in so many may be a barrier.
+_MANY = 3
+#: The bytes of a set of bytes, in :class:`~toktier.bpe.symbols.Neighbours`.
+_SET = 32
 
 
-@record
 class Barriers:
-    """Finds barriers.  ``crossed``: see :func:`crossed_pairs`."""
+    """Finds barriers; immutable.  ``crossed``: see :func:`crossed_pairs`."""
 
-    first: FirstSymbols
-    crossed: NDArray[np.uint8]
+    def __init__(self, first: FirstSymbols, crossed: NDArray[np.uint8]) -> None:
+        self.first = first
+        self.crossed = crossed
 
     def find(self, points: NDArray[np.uint32]) -> NDArray[np.int64]:
         """The places in a text, given as code points, at which the word around them may be cut, ascending.
@@ -44,9 +52,38 @@ class Barriers:
         Not all of them: none beside ASCII, as the edges of words are not known here, and a pair may be taken for
         another one.
         """
-        whole = self._certified(points)
-        left = np.flatnonzero(whole[:-1] & whole[1:])
-        return left[np.flatnonzero(~self._are_crossed(points[left], points[left + 1]))] + 1
+        found = [np.empty(0, np.int64)]
+        for begin in range(0, len(points) - 1, _BLOCK):
+            first = max(0, begin - 1)  # what stands beside the block is looked at, too
+            inside = slice(begin - first, begin - first + _BLOCK)
+            found.append(self._between(points[first : begin + _BLOCK + 2], inside) + (first + 1))
+        return np.concatenate(found)
+
+    def _between(self, points: NDArray[np.uint32], inside: slice) -> NDArray[np.int64]:
+        """The numbers of the characters, of those ``inside``, behind which there is a barrier."""
+        sets, before, after = self._sets
+        own = sets.take(points, mode="clip")
+        sometimes = own < len(before) - _SET
+        pairs = np.zeros(len(points), np.bool_)
+        pairs[:-1][inside] = (sometimes[:-1] & sometimes[1:])[inside]
+        kept = None
+        if np.count_nonzero(pairs) < len(points) // _MANY:  # look at these and what stands beside them only
+            near = pairs.copy()
+            for shift in (1, 2):
+                near[shift:] |= pairs[:-shift]
+            near[:-1] |= pairs[1:]
+            kept = np.flatnonzero(near)
+            points, own, pairs = points.take(kept), own.take(kept), pairs.take(kept)
+        # of ASCII the first byte and the last one are the character; np.where would take most of the time
+        wide, low = (points >= 0x80).view(np.uint8), points.astype(np.uint8)
+        lead = low ^ ((low ^ _leads().take(points >> 6, mode="clip")) & (wide * np.uint8(0xFF)))
+        last = low & ~(wide * np.uint8(0x40)) | wide * np.uint8(0x80)
+        certified = np.ones(len(points), np.uint8)  # whether or not a word begins or ends at a character
+        certified[1:] = _bits(before, own[1:], last[:-1])
+        certified[:-1] &= _bits(after, own[:-1], lead[1:])
+        found = pairs[:-1] & (certified[:-1] & certified[1:] & 1).view(np.bool_)
+        places = np.flatnonzero(found > self._are_crossed(points[:-1], points[1:]))
+        return places if kept is None else kept.take(places)
 
     @property
     def everywhere(self) -> bool:
@@ -61,19 +98,29 @@ class Barriers:
         bit = pair_hash(left, right)
         return (self.crossed.take(bit >> 3) >> (bit.astype(np.uint8) & 7) & 1).view(np.bool_)
 
-    def _certified(self, points: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        """Which characters are certified starts, whether or not a word begins or ends at them."""
+    @lazy
+    def _sets(self) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.uint8]]:
+        """By code point where the sets of its neighbours' bytes begin, and the bytes of these sets.
+
+        Characters that are always certified starts have the set of all bytes, the last but one; those that never
+        are have the empty one, the last.
+        """
         neighbours = self.first.neighbours
+        more = np.repeat(np.array([0xFF, 0], np.uint8), _SET)
         if neighbours is None:
-            return points >= 0x80
-        certified: NDArray[np.bool_] = self.first.of_character.take(points, mode="clip") != ABSENT
-        row = neighbours.row.take(points, mode="clip")
-        asked = np.flatnonzero(row >= 0)
-        row = row[asked]
-        allowed = has_bit(neighbours.before, row, _last_byte(points[asked - 1]))
-        allowed &= has_bit(neighbours.after, row, _first_byte(points.take(asked + 1, mode="clip")))
-        certified[asked[~allowed]] = False
-        return certified
+            return np.repeat(np.array([_SET, 0], np.int32), [0x80, 1]), more, more
+        count = len(neighbours.before)
+        row = np.where(neighbours.row < 0, count, neighbours.row)
+        row[self.first.of_character == ABSENT] = count + 1
+        before, after = (np.append(sets, more) for sets in (neighbours.before, neighbours.after))
+        return (row * _SET).astype(np.int32), before, after
+
+
+def _bits(sets: NDArray[np.uint8], own: NDArray[np.int32], byte: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """In the lowest bit, whether each ``byte`` is in the set that begins at ``own``."""
+    bits = sets.take(own + (byte >> 3), mode="clip")
+    bits >>= byte & 7
+    return bits
 
 
 def crossed_pairs(tokens: TokenBytes, left: NDArray[np.uint32], right: NDArray[np.uint32]) -> NDArray[np.uint8]:
@@ -109,17 +156,17 @@ def _edge_characters(tokens: TokenBytes, edge: int) -> NDArray[np.uint32]:
 
 def pair_hash(left: NDArray[np.uint32], right: NDArray[np.uint32]) -> NDArray[np.int64]:
     """A number below ``2 ** _HASH_BITS`` for each pair of ids or characters."""
-    mixed = (left.astype(np.uint64) << np.uint64(21) | right) * MULTIPLIER
-    return (mixed >> np.uint64(64 - _HASH_BITS)).view(np.int64)
+    mixed = left.astype(np.uint64)
+    mixed <<= np.uint64(21)
+    mixed |= right
+    mixed *= MULTIPLIER
+    mixed >>= np.uint64(64 - _HASH_BITS)
+    return mixed.view(np.int64)
 
 
-def _first_byte(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """The first byte of each character's UTF-8."""
+@cache
+def _leads() -> NDArray[np.uint8]:
+    """The first byte of UTF-8 of each 64 characters, which they share beyond ASCII."""
+    points = np.arange(0, 0x110000, 64)
     found = np.where(points < 0x800, 0xC0 | points >> 6, 0xE0 | points >> 12)
-    found = np.where(points < 0x10000, found, 0xF0 | points >> 18)
-    return np.where(points < 0x80, points, found).astype(np.uint8)
-
-
-def _last_byte(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """The last byte of each character's UTF-8."""
-    return np.where(points < 0x80, points, 0x80 | points & 0x3F).astype(np.uint8)
+    return np.where(points < 0x10000, found, 0xF0 | points >> 18).astype(np.uint8)
