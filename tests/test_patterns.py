@@ -230,7 +230,7 @@ def test_lanes_agree_with_one_lane(stages: Stages, monkeypatch: pytest.MonkeyPat
         right = stages.right(text)
         assert stages.in_lanes(text) == right
         assert stages.alone(text) == right
-        for name, value in (("_MOST_LANES", 7), ("_LONGEST_LANE", 9), ("_LENGTHY_LANE", 4), ("_BLOCK", 64)):
+        for name, value in (("_MOST_LANES", 7), ("_LONGEST_LANE", 9), ("_STEPS", 4), ("_BLOCK", 64)):
             monkeypatch.setattr(lanes, name, value)
         assert stages.in_lanes(text) == right
         monkeypatch.undo()

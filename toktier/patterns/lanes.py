@@ -24,13 +24,12 @@ from .windows import BEGINS, CLOSES, UNKNOWN, Windows
 
 #: Lanes that are run together; more would not fit the processor's cache.
 _MOST_LANES = 8192
-#: A longer lane is left to the standard library's ``re``, and so are a few less long ones: a step costs about
-#: the same however few lanes take it.
+#: A longer lane is left to the standard library's ``re``, and so are the longest of the others: a step costs about
+#: the same however few lanes take it, and a lane that is left to ``re`` costs as much as so many steps.
 _LONGEST_LANE = 512
-_LENGTHY_LANE = 48
-_FEW = 16
+_STEPS = 2
 #: Symbols whose windows are looked up in one go.
-_BLOCK = 1 << 16
+_BLOCK = 1 << 15
 #: Flags so near are looked for step by step, unless that is for one of so many places.
 _NEAR, _MANY = 64, 8
 
@@ -110,22 +109,22 @@ class Splitter:
             lengths = np.diff(starts, append=len(atoms))
         else:
             verdict = _look_up(stage.windows.near, symbols, self.end)
-            unknown = np.flatnonzero((verdict & UNKNOWN) != 0)
+            unknown = np.flatnonzero(_has(verdict, UNKNOWN))
             farther = _look_farther(stage.windows, symbols, unknown, self.end)
             verdict[unknown] |= farther
             begins = (verdict & BEGINS).view(np.bool_)
             unknown = unknown[farther == UNKNOWN]
             if len(unknown) == 0:
                 return begins
-            closes = np.append(verdict, CLOSES) & CLOSES != 0
+            closes = np.append(_has(verdict, CLOSES), np.True_)
             starts = _nearest(closes, unknown, -1)
             first = np.flatnonzero(np.diff(starts, prepend=-1))
             starts = starts[first]
             lengths = _nearest(closes, unknown[first] + 1, 1) - starts
         order = np.argsort(lengths, kind="stable")[::-1]
         starts, lengths = starts[order], lengths[order]
-        longest, lengthy = np.searchsorted(-lengths, (-_LONGEST_LANE, -_LENGTHY_LANE)).tolist()
-        long = max(longest, min(lengthy, _FEW))
+        longest = int(np.searchsorted(-lengths, -_LONGEST_LANE))
+        long = max(longest, int(np.argmin(np.append(lengths, 0) + _STEPS * np.arange(len(lengths) + 1))))
         for start, length in zip(starts[:long].tolist(), lengths[:long].tolist(), strict=True):
             stretch = slice(start, start + length)
             bounds = [0, length] if earlier is None else [*np.flatnonzero(earlier[stretch]).tolist(), length]
@@ -187,14 +186,21 @@ def _look_up(
         block = padded[start : start + size + 3].astype(np.uint16)
         pair = block[:-1] * np.uint16(width)
         pair += block[1:]  # [p]: the symbols before and from place p - 1
-        index = pair[(0 if reach == 4 else 1) : size + (0 if reach == 4 else 1)].astype(np.uint32)
+        index = pair[1:-1].astype(np.uint32)
         if reach == 3:
             index *= np.uint32(width)
-            index += block[3 : size + 3]
+            index += block[3:]
         elif reach == 4:
-            index *= np.uint32(width * width)
-            index += pair[2 : size + 2]
+            pairs = pair.astype(np.uint32)
+            index = pairs[:-2] * np.uint32(width * width)
+            index += pairs[2:]
         flat.take(index.astype(np.intp), out=found[start : start + size], mode="clip")
+    return found
+
+
+def _has(verdict: NDArray[np.uint8], bit: np.uint8) -> NDArray[np.bool_]:
+    """Which verdicts have a bit."""
+    found: NDArray[np.bool_] = verdict & bit != 0
     return found
 
 
@@ -214,13 +220,13 @@ def _look_farther(
 def _nearest(flags: NDArray[np.bool_], places: NDArray[np.int64], step: int) -> NDArray[np.int64]:
     """The first flag from each of ``places`` on, to the right (``step`` 1) or left (-1); there must be one."""
     found = places.copy()
-    move = (~flags).view(np.int8) * np.int8(step)
+    move, advance = (~flags).view(np.int8), np.add if step > 0 else np.subtract
     pending = np.arange(len(places))
     near = _NEAR if len(places) <= len(flags) // _MANY else 0  # else many are in one long run, say
     for _ in range(near // 8):
         now = found[pending]
         for _ in range(8):
-            now += move.take(now)
+            advance(now, move.take(now), out=now)
         found[pending] = now
         pending = pending[move.take(now) != 0]
         if len(pending) == 0:
