@@ -14,14 +14,18 @@ import small
 from conftest import parsed, tokenizers
 
 from toktier.artifact import Artifact
-from toktier.charsmap import ascii_becomes, falls_apart, prepended, read_charsmap
+from toktier.charsmap import ascii_becomes, inert_characters, prepended, read_charsmap
 from toktier.errors import ReferenceFailedError
-from toktier.normalization import TextNormalizer, engine_normalizer
+from toktier.normalization import CHARSMAPS, TextNormalizer, engine_normalizer
 from toktier.pipeline import NormalizerSequence, Other
 from toktier.tokenizer import Tokenizer
 
 MARKS = "\u0301\u0323\u0338\u200d\ufe0f"
 PREPENDED = "\u0600\u06dd\U000110bd"
+#: Of clusters of several characters: Hangul, flags, emoji, conjuncts; and marks of two, three and four bytes.
+TOGETHER = "a©\u00e9\uac00\u1100\u11a8\U0001f1e6\u200d\U0001f44d\u0915\u094d\u0301\u3099\U0001d165" + PREPENDED
+#: Makes a text one that is put on arrays.
+LONG = "中" + "z" * 250
 ALPHABET = "ab=~ \t\n\r\x01" + MARKS + PREPENDED + "é\uff41\u1100\u1161\u4e2d😂"
 
 
@@ -45,12 +49,12 @@ def compiled(keys: dict[str, str]) -> str:
     return json.dumps({"type": "Precompiled", "precompiled_charsmap": b64encode(data).decode()})
 
 
-def random_map(random_: random.Random) -> dict[str, str]:
+def random_map(random_: random.Random, further: str = "") -> dict[str, str]:
     def text(letters: str, least: int, most: int) -> str:
         return "".join(random_.choices(letters, k=random_.randint(least, most)))
 
     heads = random_.choice((ALPHABET, ALPHABET.translate(dict.fromkeys(map(ord, PREPENDED)))))
-    return {text(heads, 1, 1) + text(MARKS + "\u1161", 0, 2): text("axé \u0301", 0, 2) for _ in range(8)}
+    return {text(heads + further, 1, 1) + text(MARKS + "\u1161", 0, 2): text("axé \u0301", 0, 2) for _ in range(8)}
 
 
 def check(source: str, seed: int, count: int) -> int:
@@ -78,21 +82,22 @@ def check(source: str, seed: int, count: int) -> int:
 def check_stretches(source: str, seed: int, count: int) -> None:
     """What only sends through the engine what may change, on texts of which much does not."""
     part = Other("Precompiled", source)
-    if not falls_apart(part):
-        return
-    subject, judge = TextNormalizer(part, inert={"Precompiled": np.ones(1, np.bool_)}), engine_normalizer(source)
+    inert = inert_characters(part)
+    assert inert is not None
+    subject, judge = TextNormalizer(part, inert={CHARSMAPS: inert}), engine_normalizer(source)
     random_ = random.Random(seed)
-    for letters in (ALPHABET, ALPHABET + "xyz. " * 12, "abxyz \r\n\x01"):
+    for letters in (ALPHABET, ALPHABET + "xyz. " * 12, "abxyz \r\n\x01", TOGETHER):
         for _ in range(count):
             text = "".join(random_.choices(letters, k=random_.randint(0, 60)))
-            assert subject.normalize(text) == judge.normalize_str(text), repr(text)
+            for some in (text, text + "\n" + LONG):
+                assert subject.normalize(some) == judge.normalize_str(some), repr(some)
 
 
 def test_random_maps() -> None:
     random_ = random.Random(1)
     cuts = [check(compiled(random_map(random_)), seed, 60) for seed in range(120)]
     for seed in range(40):
-        check_stretches(compiled(random_map(random_)), seed, 50)
+        check_stretches(compiled(random_map(random_, TOGETHER)), seed, 30)
     assert 20 < cuts.count(0) < 100 and sum(cuts) > 1_500
 
 
@@ -122,9 +127,12 @@ def test_what_stands_before_ascii_may_matter(key: str) -> None:
 
 def test_several_maps() -> None:
     one, other = (Other("Precompiled", compiled({key: "b"})) for key in ("a", "\u0600"))
-    assert falls_apart(NormalizerSequence((one, one))) and not falls_apart(NormalizerSequence((one, other)))
-    assert not falls_apart(None) and not falls_apart(NormalizerSequence(()))
-    assert TextNormalizer(NormalizerSequence((one, other))).normalize("xa\u0600a") == "xbb"
+    both = NormalizerSequence((one, other))
+    inert = inert_characters(both)
+    assert inert is not None and np.flatnonzero(~inert).tolist() == [ord("a"), 0x600]
+    assert inert_characters(None) is None and inert_characters(NormalizerSequence(())) is None
+    for tables in ({}, {CHARSMAPS: inert}):
+        assert TextNormalizer(both, inert=tables).normalize("xa\u0600a") == "xbb"
 
 
 def test_heads_and_prepended_characters() -> None:

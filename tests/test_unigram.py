@@ -133,6 +133,24 @@ def test_long_pieces(size: int) -> None:
             assert tok.encode(text, backend=backend) == judge.encode(text).ids
 
 
+def test_parts_of_pieces() -> None:
+    """What is rounded decides which way is best, and unknown characters fuse where pieces are cut."""
+    entries = {"<unk>": 0.0, "\u2581": -2.3, "aa": -2.7182818, "a": -3.1415926}
+    entries |= {letter: -5.0 - 1 / (3 + number) for number, letter in enumerate("bcdefgh")}
+    draw = random.Random(4)
+    words = ["".join(draw.choices("bcdefgh", k=draw.randint(1, 30))) + "aaa" for _ in range(300)]
+    unknown = [
+        "".join(draw.choices("bcxyz", k=draw.randint(1, 30))) + ">x<unk>"[: draw.choice((0, 2, 7))]
+        for _ in range(300)
+    ]
+    for options in ({}, {"byte_fallback": True}):
+        tok, judge = tokenizer(entries | (BYTES if options else {}), **options)
+        for some in (words, unknown, words + unknown):
+            assert tok.encode(" ".join(some), backend="numpy") == judge.encode(" ".join(some)).ids
+    ways = {tuple(judge.encode(word).tokens[-2:]) for word in words}
+    assert ways == {("a", "aa"), ("aa", "a")}
+
+
 def test_left_to_the_reference() -> None:
     for options, why in (
         ({"pre": None}, "one piece"),
@@ -158,12 +176,16 @@ def test_without_an_unknown_token() -> None:
 def test_words_are_what_stands_between_white_space() -> None:
     """Python takes four separators for white space that the reference does not."""
     put = WordMark("_", "word", for_spaces=True).put
+    many, right_of_many = "", ""
     for code in range(0x11000):
         char = chr(code)
         if 0xD800 <= code < 0xE000:
             continue
         right = "_a_b" if char in white_space() else f"_a{char}b"
         assert put([f"a{char}b"], False) == [right], hex(code)
+        many += f" \n _a{char}b"
+        right_of_many += right
+    assert put([many], False) == [right_of_many]
     assert put([" a  _b c_d ", "", " "], True) == ["_a_b_c_d", "", ""]
 
 

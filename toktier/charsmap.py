@@ -19,51 +19,55 @@ the unit at ``node ^ offset ^ c`` if its label is ``c``, and what the key become
 from __future__ import annotations
 
 import json
-import re
-from base64 import b64decode, b64encode
+import sys
+from base64 import b64decode
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import normalizers
 
-from .lazy import lazy
-from .normalization import engine_normalizer
+from .bpe.memo import ranges
+from .cluster_map import joining
 from .pipeline import Normalizer, NormalizerSequence, Other
 from .records import record
 
 Nodes = NDArray[np.int64]
 
-#: Characters beyond ASCII, with single ones of ASCII between them.
-_BEYOND_ASCII = re.compile("[^\0-\x7f]+(?:[\0-\x7f][^\0-\x7f]+)*")
-#: Stretches of so many characters are remembered.
-_SHORT = 8
-_BYTES = np.arange(1, 256)
 _ENDS, _LABEL, _VALUE = 1 << 8, 1 << 31 | 0xFF, (1 << 31) - 1
+_ROOT = np.zeros(1, np.int64)
 
 
 @record
 class Charsmap:
-    """``units``: int64, the double array.  ``results``: UTF-8."""
+    """``units``: int64, the double array.  ``results``: UTF-8.
+
+    ``children``: the units to which some byte may lead, by the base that they belong to: ``counts[base]`` of them
+    from ``first[base]`` on.
+    """
 
     units: Nodes
     results: bytes
+    children: Nodes
+    first: Nodes
+    counts: Nodes
 
-    def after(self, nodes: Nodes) -> tuple[Nodes, Nodes]:
-        """Each byte that leads on from some node, and the node to which it leads.
+    def after(self, nodes: Nodes) -> tuple[Nodes, Nodes, Nodes]:
+        """Each byte that leads on from some node, the node to which it leads, and from which of ``nodes``.
 
         Raises ``IndexError`` where a map that is damaged leads out of the array.
         """
-        next = (self._bases(nodes)[:, None] ^ _BYTES).ravel()
-        byte = np.tile(_BYTES, len(nodes))
-        found = self.units.take(next) & _LABEL == byte
-        return byte[found], next[found]
+        bases = self._bases(nodes)
+        if (bases | 0xFF >= len(self.units)).any():
+            raise IndexError
+        counts = self.counts[bases]
+        next = self.children[ranges(self.first[bases], counts)]
+        return self.units[next] & _LABEL, next, np.repeat(np.arange(len(nodes)), counts)
 
     def below(self, nodes: Nodes) -> tuple[Nodes, bool]:
         """All nodes behind some, and whether one of them is that of an ASCII character."""
         found, ascii = np.zeros(len(self.units), np.bool_), False
         while len(nodes):
-            bytes, nodes = self.after(nodes)
+            bytes, nodes, _ = self.after(nodes)
             ascii |= bool((bytes < 0x80).any())
             nodes = np.unique(nodes[~found[nodes]])  # ends that keys have in common are stored once
             found[nodes] = True
@@ -81,18 +85,15 @@ class Charsmap:
         Raises ``UnicodeDecodeError`` if a key ends inside its first character.
         """
         found: list[bytes] = []
-        level = [(b"", 0)]
-        while level:
-            further = []
-            for prefix, node in level:
-                for byte, next in zip(*(part.tolist() for part in self.after(np.array([node]))), strict=True):
-                    head = prefix + bytes([byte])
-                    whole = len(head) == _length(head[0])
-                    if whole or self.units[next] & _ENDS:
-                        found.append(head)
-                    else:
-                        further.append((head, next))
-            level = further
+        prefixes, nodes = [b""], _ROOT
+        while prefixes:
+            bytes, next, index = (part.tolist() for part in self.after(nodes))
+            heads = [prefixes[i] + byte.to_bytes(1) for byte, i in zip(bytes, index, strict=True)]
+            ends = (self.units[next] & _ENDS != 0).tolist()
+            whole = [end or len(head) == _length(head[0]) for head, end in zip(heads, ends, strict=True)]
+            found += [head for head, done in zip(heads, whole, strict=True) if done]
+            prefixes = [head for head, done in zip(heads, whole, strict=True) if not done]
+            nodes = np.array([node for node, done in zip(next, whole, strict=True) if not done], np.int64)
         return sorted(head.decode() for head in found)
 
     def _bases(self, nodes: Nodes) -> Nodes:
@@ -105,6 +106,15 @@ def _length(lead: int) -> int:
     return 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
 
 
+def _charsmap(units: Nodes, results: bytes) -> Charsmap:
+    labels = units & _LABEL
+    children = np.flatnonzero((labels > 0) & (labels <= 0xFF))
+    bases = children ^ labels[children]
+    children = children[np.argsort(bases, kind="stable")]
+    counts = np.bincount(bases[bases < len(units)], minlength=len(units))
+    return Charsmap(units, results, children, np.cumsum(counts) - counts, counts)
+
+
 @lru_cache(1)
 def read_charsmap(source: str) -> Charsmap | None:
     """The map in the JSON text of a normalizer that the reference accepts; None if it is damaged.
@@ -114,8 +124,8 @@ def read_charsmap(source: str) -> Charsmap | None:
     data = b64decode(json.loads(source)["precompiled_charsmap"])
     stop = 4 + int.from_bytes(data[:4], "little")
     try:
-        charsmap = Charsmap(np.frombuffer(data[4:stop], "<u4").astype(np.int64), data[stop:])
-        charsmap.becomes(charsmap.below(np.zeros(1, np.int64))[0])
+        charsmap = _charsmap(np.frombuffer(data[4:stop], "<u4").astype(np.int64), data[stop:])
+        charsmap.becomes(charsmap.below(_ROOT)[0])
     except (IndexError, ValueError):
         return None
     return charsmap
@@ -139,7 +149,7 @@ def ascii_becomes(source: str) -> dict[str, tuple[str, frozenset[str]]] | None:
         heads = charsmap.heads()
     except UnicodeDecodeError:
         return None
-    bytes, first = charsmap.after(np.zeros(1, np.int64))
+    bytes, first, _ = charsmap.after(_ROOT)
     if charsmap.below(first)[1] or prepended(heads):
         return None
     found = {chr(code): (chr(code), frozenset[str]()) for code in range(0x80)}
@@ -151,10 +161,19 @@ def ascii_becomes(source: str) -> dict[str, tuple[str, frozenset[str]]] | None:
     return found
 
 
-def falls_apart(normalizer: Normalizer | None) -> bool:
-    """Whether it has maps, and what stands before an ASCII character matters to none of them."""
+def inert_characters(normalizer: Normalizer | None) -> NDArray[np.bool_] | None:
+    """By code point, those with which no key of its maps begins, bool; None without maps that can be read."""
+    inert = np.ones(sys.maxunicode + 1, np.bool_)
     sources = _sources(normalizer)
-    return bool(sources) and all(ascii_becomes(source) is not None for source in sources)
+    for source in sources:
+        charsmap = read_charsmap(source)
+        if charsmap is None:
+            return None
+        try:
+            inert[[*map(ord, charsmap.heads())]] = False
+        except UnicodeDecodeError:
+            return None
+    return inert if sources else None
 
 
 def _sources(normalizer: Normalizer | None) -> list[str]:
@@ -166,58 +185,8 @@ def _sources(normalizer: Normalizer | None) -> list[str]:
     return []
 
 
-class ClusterMap:
-    """A ``Precompiled`` normalizer that :func:`falls_apart`; safe to share between threads.
-
-    In ASCII each character is a cluster, but for CR LF, so the engine is asked once for each.  Other characters go
-    through it with the ASCII character before them, whose cluster they may be in.  The one behind them becomes
-    what it becomes alone unless a mark follows it, so it stays out of that if there are two.
-    """
-
-    def __init__(self, engine: normalizers.Normalizer) -> None:
-        self._normalize = engine.normalize_str
-        self._again = lru_cache(1 << 12)(self._normalize)
-
-    def __call__(self, segments: list[str]) -> list[str]:
-        """Each segment normalized as a text of its own."""
-        return [self._ascii(text) if text.isascii() else self._text(text) for text in segments]
-
-    @lazy
-    def _alone(self) -> dict[int, str]:
-        return {code: self._normalize(chr(code)) for code in range(0x80)}
-
-    def _ascii(self, text: str) -> str:
-        if "\r\n" not in text:
-            return text.translate(self._alone)
-        return self._again("\r\n").join([part.translate(self._alone) for part in text.split("\r\n")])
-
-    def _text(self, text: str) -> str:
-        parts: list[str] = []
-        done = 0
-        for found in _BEYOND_ASCII.finditer(text):
-            start, stop = max(found.start() - 1, done), found.end()
-            if start > done and text.startswith("\r\n", start - 1):
-                start -= 1
-            stretch = text[start:stop]
-            again = stop - start <= _SHORT
-            parts += (self._ascii(text[done:start]), self._again(stretch) if again else self._normalize(stretch))
-            done = stop
-        return "".join([*parts, self._ascii(text[done:])])
-
-
 def prepended(characters: list[str]) -> list[str]:
-    """Those that share a cluster with an ASCII character behind them, as the engine has it.
-
-    Asked by a map whose keys are the first bytes of all characters beyond ASCII: a cluster that begins with one is
-    dropped whole.
-    """
+    """Those that share a cluster with an ASCII character behind them, as the engine has it."""
     beyond = [character for character in characters if not character.isascii()]
-    leads = np.arange(0xC2, 0xF5)
-    units = np.zeros(1024, "<u4")
-    units[0] = 0x100 << 10
-    units[0x100 ^ leads] = leads | _ENDS | 0x200 << 10
-    units[0x300 ^ leads] = 1 << 31
-    data = (units.nbytes).to_bytes(4, "little") + units.tobytes() + bytes(1)
-    source = json.dumps({"type": "Precompiled", "precompiled_charsmap": b64encode(data).decode()})
-    kept = engine_normalizer(source).normalize_str("".join(f"{c}z\n" for c in beyond)).split("\n")
-    return [character for character, line in zip(beyond, kept, strict=False) if line == ""]
+    _, right = joining("".join(beyond))
+    return [character for character, joins in zip(beyond, right.tolist(), strict=True) if joins]

@@ -183,9 +183,9 @@ def _pieces(
     if "unigram" in header:
         from .unigram import UnigramTables
 
-        return UnigramTables(
-            whole, pairs, arrays["accepts"], arrays["scores"], arrays["of_bytes"], *header["unigram"]
-        )
+        cuts = arrays.get("neighbours", np.full(1 << 18, 0xFF, np.uint8))  # without: pieces are not cut
+        of_nodes = arrays["accepts"], arrays["scores"]
+        return UnigramTables(whole, pairs, *of_nodes, arrays["of_bytes"], cuts, *header["unigram"])
     neighbours = None
     if header["byte_level"]:
         neighbours = Neighbours(arrays["certified row"], arrays["certified before"], arrays["certified after"])

@@ -31,11 +31,11 @@ from .certificates.certificate import ARRAYS
 from .certificates.derive import derive_certificate, relation_of
 from .certificates.positions import is_idle
 from .certificates.relation import derive_relation
-from .charsmap import falls_apart
+from .charsmap import inert_characters
 from .compiled import byte_stages
 from .decoding import is_byte_level
 from .errors import ArtifactError, UnsupportedPatternError
-from .normalization import inert_table, unicode_forms
+from .normalization import CHARSMAPS, inert_table, unicode_forms
 from .patterns import stdlib, windows
 from .patterns.atoms import Atoms
 from .patterns.bimachine import Machine
@@ -45,7 +45,7 @@ from .patterns.syntax import Node
 from .pipeline import BPE, Pipeline, parse
 from .plan import Plan, make_plan
 from .records import fields, replace
-from .unigram import UnigramEncoder, UnigramTables
+from .unigram import UnigramEncoder, UnigramTables, neighbours
 from .wordpiece import make_trie
 
 _Header = dict[str, Any]
@@ -112,8 +112,9 @@ def _derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
         small["model"]["type"] = "BPE"
     small["added_tokens"] = [{field: getattr(t, field) for field in fields(t)} for t in loaded]
     inert = {form: inert_table(form) for form in sorted(unicode_forms(pipeline.normalizer))}
-    if falls_apart(pipeline.normalizer):
-        inert["Precompiled"] = np.ones(1, np.bool_)
+    of_maps = inert_characters(pipeline.normalizer)
+    if of_maps is not None:
+        inert[CHARSMAPS] = of_maps
     header: _Header = {
         "version": [format, engine_version(), artifact.fingerprint],
         "document": small,
@@ -351,8 +352,9 @@ def _derive_unigram(
     unknown, penalty = int(model["unk_id"]), float(scores.min()) - 10.0
     # an entry is one token as a piece, too, unless others that make it up count more
     none = tables.piece_table(tokens, np.zeros_like(tokens.present))
-    encoder = UnigramEncoder(UnigramTables(none, edges, accepts, of_node, of_bytes, unknown, penalty))
     entries = [*filter(None, vocabulary)]
+    pairs = neighbours(entries)
+    encoder = UnigramEncoder(UnigramTables(none, edges, accepts, of_node, of_bytes, pairs, unknown, penalty))
     found = encoder.encode(entries)
     ids = np.fromiter(map(vocabulary.__getitem__, entries), np.uint32, len(entries))
     first = np.frombuffer(b"".join([each[: ids.itemsize] for each in found]), np.uint32)
@@ -360,7 +362,7 @@ def _derive_unigram(
     alone = np.zeros_like(tokens.present)
     alone[ids[(sizes == ids.itemsize) & (first == ids)]] = True
     header["tables"], stored = hash_tables.stored(edges, tables.piece_table(tokens, alone))
-    arrays |= stored | {"accepts": accepts, "scores": of_node, "of_bytes": of_bytes}
+    arrays |= stored | {"accepts": accepts, "scores": of_node, "of_bytes": of_bytes, "neighbours": pairs}
     header["unigram"] = [unknown, penalty]
     return None
 

@@ -33,6 +33,7 @@ decomposition of some character, so they are found by decomposing everything.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import accumulate
@@ -45,6 +46,9 @@ from tokenizers import Tokenizer, normalizers
 from .character_map import BY_CHARACTER, CharacterMap
 from .errors import ArtifactError, UnsupportedPatternError
 from .pipeline import Literal, Normalizer, NormalizerSequence, Other, Prepend, Regex, Replace, UnicodeForm
+
+#: Stands among the Unicode forms for the characters that SentencePiece's maps leave alone.
+CHARSMAPS = "charsmaps"
 
 _FORMS: dict[str, Callable[[], normalizers.Normalizer]] = {
     "NFC": normalizers.NFC,
@@ -179,6 +183,9 @@ def engine_normalizer(source: str) -> normalizers.Normalizer:
 _NOWHERE: NDArray[np.intp] = np.empty(0, np.intp)
 #: In texts of fewer characters looking at all of them is faster than finding those beyond ASCII first.
 _FEW = 1 << 13
+#: So few active characters are found one by one.
+_SINGLE = 64
+_ZERO = re.compile(b"\0")
 
 
 class _Form:
@@ -198,8 +205,10 @@ class _Form:
         """Positions of the characters that are not inert."""
         inert = inert_table(self._form) if self._inert is None else self._inert
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-        if len(points) < _FEW and b"\0" not in inert[points].tobytes():
-            return _NOWHERE
+        if len(points) < _FEW:
+            flags = inert[points].tobytes()  # as bytes: see PythonBackend._stand_in
+            if flags.count(0) < _SINGLE:
+                return np.array([match.start() for match in _ZERO.finditer(flags)], np.intp)
         beyond = points >= 0x80  # ASCII is inert under every form
         if np.count_nonzero(beyond) < len(points) // 8:
             positions = np.flatnonzero(beyond)
@@ -280,10 +289,10 @@ def _steps(normalizer: Normalizer | None, inert: Mapping[str, NDArray[np.bool_]]
             pattern = {"Regex": source}
         case Other(type, source) if type in BY_CHARACTER:
             return [CharacterMap(engine_normalizer(source))]
-        case Other("Precompiled", source) if "Precompiled" in inert:
-            from .charsmap import ClusterMap  # which only SentencePiece's maps need
+        case Other("Precompiled", source) if CHARSMAPS in inert:
+            from .cluster_map import ClusterMap  # which only SentencePiece's maps need
 
-            return [ClusterMap(engine_normalizer(source))]
+            return [ClusterMap(engine_normalizer(source), inert[CHARSMAPS])]
         case Other(_, source):
             return [_each(engine_normalizer(source).normalize_str)]
     replace = engine_normalizer(json.dumps({"type": "Replace", "pattern": pattern, "content": new})).normalize_str
@@ -356,8 +365,8 @@ class TextNormalizer:
     """Runs the normalizer of an artifact.  Immutable, safe to share between threads.
 
     ``inert``: results of :func:`inert_table` for this very engine, by form.  One that is
-    not given is probed when a text first needs it.  An entry for "Precompiled" only says that it
-    :func:`~toktier.charsmap.falls_apart`; without, the engine gets whole texts.
+    not given is probed when a text first needs it.  An entry for :data:`CHARSMAPS` is what
+    :func:`~toktier.charsmap.inert_characters` found; without, their normalizers get whole texts.
     """
 
     def __init__(

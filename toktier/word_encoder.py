@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bpe.hashing import KeyTable, PairTable, single_items
-from .bpe.memo import IdsAndCounts, ranges
+from .bpe.memo import EncodeSpans, IdsAndCounts, ranges
 from .bpe.whole_pieces import WholePieces
 from .bpe.word import PairRanks
 
@@ -25,8 +25,10 @@ class WordEncoder(ABC):
     ``accepts`` are the vocabulary's, for single steps; ``many`` words are encoded together, fewer one by one.
     """
 
-    #: Words cannot be cut further.
+    #: Texts are not cut further than into words.
     barriers = None
+    #: Whether words are cut into parts that recur more often than they do.
+    cuts_pieces = False
 
     def __init__(self, whole: KeyTable, trie: PairTable, accepts: NDArray[np.uint32], many: int) -> None:
         self._whole = WholePieces(whole)
@@ -60,7 +62,21 @@ class WordEncoder(ABC):
 
     def merge_spans(self, text: NDArray[np.uint8], starts: Numbers, lengths: Numbers) -> IdsAndCounts:
         """The ids of non-empty pieces that are stretches of UTF-8, and how many each piece has."""
-        words = text[ranges(starts, lengths)]
-        points = np.frombuffer(words.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
-        begins = words.view(np.int8) >= -64  # characters
-        return self.encode_points(points, np.add.reduceat(begins, np.cumsum(lengths) - lengths, dtype=np.int64))
+        return self.encode_points(*characters(text[ranges(starts, lengths)], np.cumsum(lengths) - lengths))
+
+    def merge_words(self, text: NDArray[np.uint8], starts: Numbers, lengths: Numbers) -> IdsAndCounts:
+        """The same for parts of words, where :attr:`cuts_pieces`."""
+        return self.merge_spans(text, starts, lengths)
+
+    def merge_parts(
+        self, text: NDArray[np.uint8], starts: Numbers, lengths: Numbers, merge: EncodeSpans
+    ) -> IdsAndCounts:
+        """The same as :meth:`merge_spans`, where :attr:`cuts_pieces`: has ``merge`` encode the parts."""
+        return merge(text, starts, lengths)
+
+
+def characters(words: NDArray[np.uint8], first: Numbers) -> tuple[NDArray[np.uint32], Numbers]:
+    """The code points of words in UTF-8 that begin at ``first``, and how many each has."""
+    points = np.frombuffer(words.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
+    begins = words.view(np.int8) >= -64
+    return points, np.add.reduceat(begins, first, dtype=np.int64)

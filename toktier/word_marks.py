@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .pipeline import ByteLevel, Metaspace, Other, PreTokenizer, PreTokenizerSequence
 from .records import record
 
@@ -51,15 +54,37 @@ class WordMark:
 
     def _words(self, stretch: str) -> str:
         """The words of a stretch, each with its mark."""
+        if len(stretch) >= _LONG:
+            return self._many_words(stretch)
         known_alike = not any(separator in stretch for separator in _SEPARATORS)
         words = stretch.split() if known_alike else _word().findall(stretch)
         if self.mark not in stretch:
             return self.mark + self.mark.join(words) if words else ""
         return "".join([word if word.startswith(self.mark) else self.mark + word for word in words])
 
+    def _many_words(self, stretch: str) -> str:
+        """The same on an array: white space before a word becomes its mark, and all other is left out."""
+        mark = np.uint32(ord(self.mark))
+        points = np.frombuffer(f" {stretch}".encode("utf-32-le"), np.uint32).copy()
+        kept = ~_is_space().take(points, mode="clip")
+        before = kept[1:] > kept[:-1]
+        if self.mark in stretch:
+            before &= points[1:] != mark
+        kept[:-1] |= before
+        points[np.flatnonzero(before)] = mark
+        return str(points.take(np.flatnonzero(kept)).data, "utf-32-le")
 
+
+#: Longer stretches are put on arrays.
+_LONG = 1000
 #: White space in Python, but not in the reference.
 _SEPARATORS = "\x1c\x1d\x1e\x1f"
+
+
+@cache
+def _is_space() -> NDArray[np.bool_]:
+    """Whether a character is white space in the reference, by code point; the last one stands for all further."""
+    return np.array([chr(code).isspace() and chr(code) not in _SEPARATORS for code in range(0x3002)])
 
 
 @cache

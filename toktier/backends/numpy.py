@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bpe.hashing import ABSENT
-from ..bpe.memo import IdsAndCounts, ranges
-from ..bpe.pieces import PieceEncoder, join
-from ..bpe.span_memo import LONGEST, SpanMemo
+from ..bpe.memo import ranges
+from ..bpe.span_memo import SpanMemo
 from ..bpe.tables import PADDING
 from ..compiled import Split
 from ..segments import NO_IDS, NO_POSITIONS, PreparedText
 from .splitting import Splitting
 
 if TYPE_CHECKING:
+    from ..bpe.pieces import PieceEncoder
     from ..word_encoder import WordEncoder
 
 
@@ -34,11 +34,11 @@ class NumpyBackend:
         self._end = split.splitter.end
         self._removed = split.removed
         self._pieces = pieces
-        self._memo = SpanMemo(pieces.merge_spans)
-        if isinstance(pieces, PieceEncoder) and pieces.cuts_pieces:
-            # new words have parts that are not new
+        merge = pieces.merge_spans
+        if pieces.cuts_pieces:  # new words have parts that are not new
             parts = SpanMemo(pieces.merge_words)
-            self._memo = SpanMemo(partial(pieces.merge_parts, merge=parts.encode))
+            merge = partial(pieces.merge_parts, merge=parts.encode)
+        self._memo = SpanMemo(merge)
         self._splitting = Splitting(split)
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
@@ -61,31 +61,13 @@ class NumpyBackend:
         ids[added] = 0  # any id, so that they do not count as missing
         missing = np.flatnonzero(ids == ABSENT)
         if len(missing):
-            fresh, counts = self._encode(buffer, starts[missing], lengths[missing])
+            fresh, counts = self._memo.encode(buffer, starts[missing], lengths[missing])
             ids = _replace(ids, missing, fresh, counts)
             if len(added):
                 grown = np.concatenate(([0], np.cumsum(counts - 1)))
                 added = added + grown[np.searchsorted(missing, added)]
         ids[added] = text.ids
         return ids, added
-
-    def _encode(
-        self, buffer: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
-    ) -> IdsAndCounts:
-        """Pieces that are not one token: by the memo, but the very long ones anew."""
-        long = lengths > LONGEST
-        if not long.any():
-            return self._memo.encode(buffer, starts, lengths)
-        counts = np.empty(len(starts), np.int64)
-        parts = []
-        for numbers, encode in (
-            (np.flatnonzero(long), self._pieces.merge_spans),
-            (np.flatnonzero(~long), self._memo.encode),
-        ):
-            if len(numbers):
-                ids, counts[numbers] = encode(buffer, starts[numbers], lengths[numbers])
-                parts.append((numbers, ids))
-        return join(parts, counts), counts
 
     def piece_starts(self, text: PreparedText) -> NDArray[np.int64]:
         return self._splitting.starts(text, self._splitting.read(text))

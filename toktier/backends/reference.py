@@ -26,6 +26,21 @@ def engine_version() -> str:
     return found
 
 
+#: How an entry of a Unigram model begins that has lost its text.
+_ENTRY = '["",'
+
+
+class _Decimal(str):
+    """A number as it is written."""
+
+
+def _without_text(entry: Any) -> str:
+    """The JSON of a Unigram model's entry; one that the reference refuses stays as it is."""
+    if type(entry) is list and len(entry) == 2 and type(entry[0]) is str and type(entry[1]) in (_Decimal, int):
+        return f"{_ENTRY}{entry[1]}]"
+    return json.dumps(entry)
+
+
 def _gave_up(problem: BaseException) -> bool:
     """Whether it is the reference's own: a bare ``Exception``, or a panic, which is not even that."""
     return type(problem) is Exception or type(problem).__name__ == "PanicException"
@@ -81,16 +96,19 @@ class Reference:
 
         ``as_text``: special tokens in the text are taken for plain text.
         """
+        tokenizer = self._loaded(self._artifact.read().decode("utf-8"))
+        tokenizer.encode_special_tokens = as_text
+        return tokenizer
+
+    def _loaded(self, content: str) -> Tokenizer:
         try:
-            tokenizer: Tokenizer = Tokenizer.from_str(self._artifact.read().decode("utf-8"))
+            return Tokenizer.from_str(content)
         except BaseException as problem:
             if not _gave_up(problem):
                 raise
             raise ArtifactError(
                 f"{self._artifact.name} is not a tokenizer.json that the installed tokenizers can load: {problem}"
             ) from problem
-        tokenizer.encode_special_tokens = as_text
-        return tokenizer
 
     @lazy
     def plain(self) -> Tokenizer:
@@ -117,9 +135,18 @@ class Reference:
         return self._without_limits(self.as_text)
 
     def unigram_scores(self) -> NDArray[np.float64]:
-        """The scores of a Unigram model, as the reference has them: decimals are not all read as by Python."""
-        vocabulary = json.loads(self._new().model.__getstate__())["vocab"]
-        return np.array([score for _, score in vocabulary], np.float64)
+        """The scores of a Unigram model, as the reference has them: decimals are not all read as by Python.
+
+        It is given the entries with one and the same text, since it takes long to sort real ones into its tables.
+        """
+        model = json.loads(self._artifact.read(), parse_float=_Decimal)["model"]
+        entries = ",".join([_without_text(entry) for entry in model.pop("vocab")])
+        model = {name: float(value) if isinstance(value, _Decimal) else value for name, value in model.items()}
+        rest = json.dumps(model).removeprefix("{")
+        content = f'{{"version": "1.0", "added_tokens": [], "model": {{"vocab": [{entries}], {rest}}}'
+        state = self._loaded(content).model.__getstate__().decode()
+        scores = state[state.index("[") + 1 : state.rindex("]")].replace(_ENTRY, "").replace("]", "")
+        return np.array(json.loads(f"[{scores}]"), np.float64)
 
     def _without_limits(self, tokenizer: Tokenizer) -> Tokenizer:
         if tokenizer.truncation is None and tokenizer.padding is None:

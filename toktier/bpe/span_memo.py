@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..records import record, replace
 from .hashing import Words, hash_of_halves
 from .memo import EncodeSpans, IdsAndCounts, ranges, renew_lock_after_fork
+from .pieces import join
 from .tables import SHORT, short_keys
 
 Bytes = NDArray[np.uint8]
@@ -95,10 +96,23 @@ class SpanMemo:
         renew_lock_after_fork(self)
 
     def encode(self, text: Bytes, starts: Positions, lengths: Positions) -> IdsAndCounts:
-        """The ids of non-empty pieces, none longer than :data:`LONGEST`, and how many each piece has.
+        """The ids of non-empty pieces, and how many each piece has; those above :data:`LONGEST` are encoded anew.
 
         ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.
         """
+        long = lengths > LONGEST
+        if not long.any():
+            return self._recall(text, starts, lengths)
+        counts = np.empty(len(starts), np.int64)
+        parts = []
+        for numbers, encode in ((np.flatnonzero(long), self._encode), (np.flatnonzero(~long), self._recall)):
+            if len(numbers):
+                ids, counts[numbers] = encode(text, starts[numbers], lengths[numbers])
+                parts.append((numbers, ids))
+        return join(parts, counts), counts
+
+    def _recall(self, text: Bytes, starts: Positions, lengths: Positions) -> IdsAndCounts:
+        """The same for pieces none of which is that long."""
         entries = self._entries
         pieces = _read(text, starts, lengths)
         hashes = _hash(pieces.low, pieces.high)
