@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from itertools import accumulate, chain, compress, pairwise
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ _LONG = 12_000
 _SEPARATORS = "\x00\x01\x02\x03"
 #: With fewer characters that are not ASCII, a text is not cut at barriers.
 _WORTH = 40
+#: What the stand-in of an ASCII text is made of.
+_ASCII = bytes(range(STAND_IN))
 
 
 class PythonBackend:
@@ -80,31 +83,25 @@ class PythonBackend:
         """
         stand_in, points, wide = self._stand_in(text.text)
         further: list[int] = []
-        if barriers is not None and len(wide) > max(_WORTH, len(text.text) // 4):
+        if barriers is not None and wide > max(_WORTH, len(text.text) // 4):
             further = barriers.find(points).tolist()
-        pieces: list[str] = []
-        before: list[int] = []
-        starts, stops = [0, *text.stops.tolist()], [*text.starts.tolist(), len(text.text)]
-        for start, stop in zip(starts, stops, strict=True):
+
+        def cut(start: int, stop: int) -> list[str]:
             found = self._cut(stand_in, start, stop)
-            if wide:
-                ends = list(accumulate(map(len, found), initial=start))
-                inside = further[bisect_right(further, start) : bisect_left(further, stop)]
-                different = wide[bisect_left(wide, start) : bisect_left(wide, stop)]
-                if inside:
-                    ends = sorted({*ends, *inside})
-                if inside or len(different) > len(found) // 4:
-                    found = [text.text[a:b] for a, b in pairwise(ends)]
-                else:
-                    done = start
-                    for at in different:
-                        if at >= done:
-                            i = bisect_right(ends, at)
-                            done = ends[i]
-                            found[i - 1] = text.text[ends[i - 1] : done]
-            pieces += found
-            before.append(len(pieces))
-        return pieces, before[:-1]
+            if not wide:
+                return found
+            ends = list(accumulate(map(len, found), initial=start))
+            inside = further[bisect_right(further, start) : bisect_left(further, stop)]
+            if inside:
+                ends = sorted({*ends, *inside})
+            if inside or wide > len(text.text) // 2:
+                return [text.text[a:b] for a, b in pairwise(ends)]
+            for at, piece in enumerate(found):
+                if not piece.isascii():
+                    found[at] = text.text[ends[at] : ends[at + 1]]
+            return found
+
+        return _by_stretches(text, cut)
 
     def _without_removed(self, pieces: list[str], before: list[int]) -> tuple[list[str], list[int]]:
         if self._split.removed is None:
@@ -126,18 +123,16 @@ class PythonBackend:
     def _kept_pieces(self, text: PreparedText, pattern: re.Pattern[str]) -> tuple[list[str], list[int]]:
         """The pieces that stay in the text, and how many of them come before each added token."""
         stand_in, _, wide = self._stand_in(text.text)
-        pieces: list[str] = []
-        before: list[int] = []
-        starts, stops = [0, *text.stops.tolist()], [*text.starts.tolist(), len(text.text)]
-        for start, stop in zip(starts, stops, strict=True):
+
+        def cut(start: int, stop: int) -> list[str]:
             stretch = stand_in[start:stop]  # look-behinds end there
-            if wide:
-                own = text.text[start:stop]
-                pieces += [own[a:b] for a, b in map(re.Match.span, pattern.finditer(stretch))]
-            else:
-                pieces += pattern.findall(stretch)
-            before.append(len(pieces))
-        return pieces, before[:-1]
+            if not wide:
+                found: list[str] = pattern.findall(stretch)
+                return found
+            own = text.text[start:stop]
+            return [own[a:b] for a, b in map(re.Match.span, pattern.finditer(stretch))]
+
+        return _by_stretches(text, cut)
 
     def _pieces_by_arrays(self, text: PreparedText, barriers: Barriers | None) -> tuple[list[str], list[int]]:
         """The same, by the machine instead of the pattern."""
@@ -150,16 +145,18 @@ class PythonBackend:
         kept[added] = False
         return list(compress(pieces, kept.tolist())), (added - np.arange(len(added))).tolist()
 
-    def _stand_in(self, text: str) -> tuple[str, NDArray[np.uint32], list[int]]:
-        """What the patterns run over (:mod:`toktier.patterns.stand_in`), and where it is not the text itself.
+    def _stand_in(self, text: str) -> tuple[str, NDArray[np.uint32], int]:
+        """What the patterns run over (:mod:`toktier.patterns.stand_in`), and how many characters are not ASCII.
 
-        With the latter come the code points of the text; there are none of either for an ASCII text.
+        Before the latter come the code points of the text; there are none for an ASCII text.
         """
         if text.isascii():
-            return text, NO_IDS, []
+            return text, NO_IDS, 0
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-        codes = self._stand_ins.take(points, mode="clip")
-        return codes.tobytes().decode("latin-1"), points, np.flatnonzero(codes >= STAND_IN).tolist()
+        # bytes, as each step over arrays lets go of the interpreter's lock, and threads that take turns at it on
+        # two cores lose more time than the step takes
+        codes = self._stand_ins[points].tobytes()
+        return codes.decode("latin-1"), points, len(codes.translate(None, _ASCII))
 
     @lazy
     def _stand_ins(self) -> NDArray[np.uint8]:
@@ -176,6 +173,17 @@ class PythonBackend:
         for pattern in self._split.patterns[1:]:
             pieces = list(chain.from_iterable(map(pattern.findall, pieces)))
         return pieces
+
+
+def _by_stretches(text: PreparedText, cut: Callable[[int, int], list[str]]) -> tuple[list[str], list[int]]:
+    """What ``cut`` makes of all stretches between added tokens, and how many come before each added token."""
+    pieces: list[str] = []
+    before: list[int] = []
+    starts, stops = [0, *text.stops.tolist()], [*text.starts.tolist(), len(text.text)]
+    for start, stop in zip(starts, stops, strict=True):
+        pieces += cut(start, stop)
+        before.append(len(pieces))
+    return pieces, before[:-1]
 
 
 def _split(text: str, starts: NDArray[np.int64]) -> list[str]:

@@ -41,9 +41,9 @@ def smallest(stored: NDArray[np.uint32], start: int, removed: int, fresh: NDArra
     if stored.tobytes() == fresh[:removed].tobytes():  # as is usual
         return Patch(start + removed, 0, fresh[removed:], path)
     shorter = min(len(stored), len(fresh))
-    differ = stored[:shorter] != fresh[:shorter]
-    before = int(differ.argmax()) if differ.any() else shorter
+    before = (stored[:shorter] != fresh[:shorter]).tobytes().find(1)
+    before = shorter if before < 0 else before
     shorter -= before
     differ = stored[len(stored) - shorter :] != fresh[len(fresh) - shorter :]
-    after = int(differ[::-1].argmax()) if differ.any() else shorter
+    after = shorter - 1 - differ.tobytes().rfind(1)
     return Patch(start + before, removed - before - after, fresh[before : len(fresh) - after], path)
