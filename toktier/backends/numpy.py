@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bpe.hashing import ABSENT
-from ..bpe.memo import ranges
 from ..bpe.span_memo import SpanMemo
 from ..bpe.tables import PADDING
 from ..compiled import Split
@@ -61,7 +60,7 @@ class NumpyBackend:
         ids[added] = 0  # any id, so that they do not count as missing
         missing = np.flatnonzero(ids == ABSENT)
         if len(missing):
-            fresh, counts = self._memo.encode(buffer, starts[missing], lengths[missing])
+            fresh, counts = self._memo.encode(buffer, starts.take(missing), lengths.take(missing))
             ids = _replace(ids, missing, fresh, counts)
             if len(added):
                 grown = np.concatenate(([0], np.cumsum(counts - 1)))
@@ -76,9 +75,9 @@ class NumpyBackend:
 def _replace(
     ids: NDArray[np.uint32], at: NDArray[np.int64], fresh: NDArray[np.uint32], counts: NDArray[np.int64]
 ) -> NDArray[np.uint32]:
-    """``ids`` with the one at each of ``at`` replaced by the next ``counts`` of ``fresh``."""
+    """``ids`` with each that is ABSENT, those ``at``, replaced by the next ``counts`` of ``fresh``."""
     times = np.ones(len(ids), np.int64)
     times[at] = counts
     result = np.repeat(ids, times)
-    result[ranges(at + np.cumsum(counts - 1) - (counts - 1), counts)] = fresh
+    result[np.flatnonzero(result == ABSENT)] = fresh
     return result
