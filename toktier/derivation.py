@@ -353,14 +353,14 @@ def _derive_unigram(
     # an entry is one token as a piece, too, unless others that make it up count more
     none = tables.piece_table(tokens, np.zeros_like(tokens.present))
     entries = [*filter(None, vocabulary)]
-    pairs = neighbours(entries)
-    encoder = UnigramEncoder(UnigramTables(none, edges, accepts, of_node, of_bytes, pairs, unknown, penalty))
-    found = encoder.encode(entries)
     ids = np.fromiter(map(vocabulary.__getitem__, entries), np.uint32, len(entries))
-    first = np.frombuffer(b"".join([each[: ids.itemsize] for each in found]), np.uint32)
-    sizes = np.fromiter(map(len, found), np.int64, len(found))
+    points = np.frombuffer("".join(entries).encode("utf-32-le", "surrogatepass"), np.uint32)
+    sizes = np.fromiter(map(len, entries), np.int64, len(entries))
+    pairs = neighbours(points, sizes)
+    encoder = UnigramEncoder(UnigramTables(none, edges, accepts, of_node, of_bytes, pairs, unknown, penalty))
+    found, counts = encoder.encode_points(points, sizes)
     alone = np.zeros_like(tokens.present)
-    alone[ids[(sizes == ids.itemsize) & (first == ids)]] = True
+    alone[ids[(counts == 1) & (found[np.cumsum(counts) - counts] == ids)]] = True
     header["tables"], stored = hash_tables.stored(edges, tables.piece_table(tokens, alone))
     arrays |= stored | {"accepts": accepts, "scores": of_node, "of_bytes": of_bytes, "neighbours": pairs}
     header["unigram"] = [unknown, penalty]

@@ -298,11 +298,13 @@ class UnigramEncoder(WordEncoder):
         )
 
 
-def neighbours(entries: Sequence[str]) -> NDArray[np.uint8]:
-    """A bit for each hash of two characters side by side in entries, uint8, little-endian bits."""
-    points = np.frombuffer("".join(entries).encode("utf-32-le", "surrogatepass"), np.uint32)
+def neighbours(points: NDArray[np.uint32], sizes: Numbers) -> NDArray[np.uint8]:
+    """A bit for each hash of two characters side by side in entries, uint8, little-endian bits.
+
+    ``points``: the code points of entries in a row, each of ``sizes``.
+    """
     inside = np.ones(len(points), np.bool_)
-    inside[np.cumsum(np.fromiter(map(len, entries), np.int64, len(entries))) - 1] = False
+    inside[np.cumsum(sizes) - 1] = False
     left = np.flatnonzero(inside)
     found = np.zeros(1 << _HASH_BITS, np.bool_)
     found[_hashes(points[left], points[left + 1])] = True
