@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate, chain, compress, pairwise
 from typing import TYPE_CHECKING
 
@@ -82,14 +83,14 @@ class PythonBackend:
         Where that pays, pieces are cut further at ``barriers``.
         """
         stand_in, points, wide = self._stand_in(text.text)
+        if not wide:
+            return _by_stretches(text, partial(self._cut, stand_in))
         further: list[int] = []
         if barriers is not None and wide > max(_WORTH, len(text.text) // 4):
             further = barriers.find(points).tolist()
 
         def cut(start: int, stop: int) -> list[str]:
             found = self._cut(stand_in, start, stop)
-            if not wide:
-                return found
             ends = list(accumulate(map(len, found), initial=start))
             inside = further[bisect_right(further, start) : bisect_left(further, stop)]
             if inside:
