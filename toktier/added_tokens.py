@@ -19,7 +19,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import pre_tokenizers
+from tokenizers import AddedToken as AddedTokenOfReference
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers.models import WordLevel
+from tokenizers.normalizers import Lowercase
 
 from .pipeline import AddedToken
 from .records import record, replace
@@ -136,6 +139,21 @@ def as_loaded(
         if token.normalized:
             normalized.add(token.content)
     return tuple(replace(token, special=token.content in special) for token in by_id.values())
+
+
+def is_ambiguous(tokens: Sequence[AddedToken]) -> bool:
+    """Whether it is up to the version of the reference which flags count; before 0.23 they may be the first ones."""
+    contents = [token.content for token in tokens if token.content]
+    return len({*contents}) < len(contents) and not _later_flags_count()
+
+
+@cache
+def _later_flags_count() -> bool:
+    engine = Tokenizer(WordLevel({"a": 0}, "a"))
+    engine.normalizer = Lowercase()
+    for normalized in (True, False):
+        engine.add_tokens([AddedTokenOfReference("B", normalized=normalized)])
+    return engine.encode("b").ids == [0]
 
 
 # --- the pattern --------------------------------------------------------------------

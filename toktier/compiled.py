@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .wordpiece import WordTables
 
 #: Raise it whenever the meaning of what is stored changes.
-FORMAT = 28
+FORMAT = 29
 
 _Header = dict[str, Any]
 _Arrays = dict[str, NDArray[Any]]
@@ -183,9 +183,9 @@ def _pieces(
     if "unigram" in header:
         from .unigram import UnigramTables
 
-        cuts = arrays.get("neighbours", np.full(1 << 18, 0xFF, np.uint8))  # without: pieces are not cut
         of_nodes = arrays["accepts"], arrays["scores"]
-        return UnigramTables(whole, pairs, *of_nodes, arrays["of_bytes"], cuts, *header["unigram"])
+        more = arrays["of_bytes"], arrays["neighbours"]
+        return UnigramTables(whole, pairs, *of_nodes, *more, *header["unigram"])
     neighbours = None
     if header["byte_level"]:
         neighbours = Neighbours(arrays["certified row"], arrays["certified before"], arrays["certified after"])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import hash_tables
-from .added_tokens import as_loaded
+from .added_tokens import as_loaded, is_ambiguous
 from .artifact import Artifact
 from .backends.reference import Reference, engine_version, refusal
 from .bpe import tables
@@ -71,6 +71,9 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
+_AMBIGUOUS = "an added token is listed twice, and versions of the reference differ on which flags count"
+
+
 @contextmanager
 def _naming(artifact: Artifact) -> Iterator[None]:
     """Errors about a part of a file tell which file."""
@@ -123,9 +126,12 @@ def _derived(artifact: Artifact, format: int) -> tuple[_Header, _Arrays]:
     }
     arrays: _Arrays = {f"inert {form}": table for form, table in inert.items()}
     certificate = derive_certificate(replace(pipeline, added_tokens=loaded), vocabulary, inert)
+    ambiguous = is_ambiguous(pipeline.added_tokens)
+    if ambiguous:
+        certificate = replace(certificate, refusal=_AMBIGUOUS)
     header |= {"refusal": certificate.refusal, "prefix": certificate.prefix, "states": certificate.states}
     arrays |= {f"certificate {name}": getattr(certificate, name) for name in ARRAYS}
-    plan = make_plan(pipeline, vocabulary)
+    plan = _AMBIGUOUS if ambiguous else make_plan(pipeline, vocabulary)
     by_bytes = isinstance(plan, Plan) and plan.byte_level
     header["alphabet"] = by_bytes or is_byte_level(pipeline.decoder)
     if isinstance(plan, Plan) and header["alphabet"] and not by_bytes:
