@@ -142,7 +142,7 @@ def as_loaded(
 
 
 def is_ambiguous(tokens: Sequence[AddedToken]) -> bool:
-    """Whether it is up to the version of the reference which flags count; before 0.23 they may be the first ones."""
+    """Whether it is up to the version of the reference which flags count: before 0.23 maybe the first ones."""
     contents = [token.content for token in tokens if token.content]
     return len({*contents}) < len(contents) and not _later_flags_count()
 
