@@ -32,6 +32,7 @@ NO_TEXT = [
 ]
 NO_POSITION = [None, 1.5, "1", b"1", [1], np.float32(1), np.arange(2), -1, 10**6, 10**30, np.int64(-1)]
 NO_WORD: list[Any] = [None, 5, "", "x", b"encode", ["encode"], {}, np.array(["encode", "text"])]
+NO_FLAG = [None, 0, "no", [True], np.array([True])]
 NO_NATURAL = [-1, 1.5, "1", [1], np.int64(-1), np.arange(2)]
 NO_TOKENIZER = [None, "qwen3", 5, object()]
 NOT_MANY = [5, 1.5, object(), "x", b"x"]
@@ -84,6 +85,12 @@ CALLS: dict[str, tuple[Callable[[Any], object], list[Any]]] = {
     "cuts": (TOK.cuts, NO_TEXT),
     "put": (lambda given: TOK.stream_decoder().put(given), [None, 1.5, "1", -1, 2**32, [1]]),
     "decode": (TOK.decode, [None, 5, "1", [1.5], [-1], [2**32], [None], [[1]], np.ones((2, 2), int)]),
+    "skip of decode": (lambda given: TOK.decode([1], given), NO_FLAG),
+    "skip of decode_batch": (lambda given: TOK.decode_batch([[1]], given), NO_FLAG),
+    "skip of decode_bytes": (lambda given: TOK.decode_bytes([1], given), NO_FLAG),
+    "skip of stream_decoder": (TOK.stream_decoder, NO_FLAG),
+    "closes": (lambda given: TOK.cuts(TEXT, closes=given), NO_FLAG),
+    "add_special_tokens": (lambda given: TOK.encode(TEXT, given), NO_FLAG),
     "decode_batch": (TOK.decode_batch, [None, 5, "1", [5], [None]]),
     "encode": (TOK.encode, NO_TEXT),
     "encode_batch": (TOK.encode_batch, [None, *NOT_MANY, [None], [b"x"], ["\ud800"]]),

@@ -69,7 +69,7 @@ def test_every_truncation_is_refused(length: int) -> None:
         (b'{"model": {"vocab": {"a": 0', "line 1.*seems to be cut off"),
         (b'{"model": {}, "x": "\xff"}', "not UTF-8: byte 0xff at offset 20"),
         ('{"model": {}}'.encode("utf-16"), "not UTF-8"),
-        (b"\xef\xbb\xbf" + SMALL, "not valid JSON"),
+        (b"\xef\xbb\xbf" + SMALL, "byte order mark"),
         (b"[1, 2]", "holds a JSON list"),
         (b'{"tokenizer_class": "GPT2Tokenizer", "bos_token": null}', 'no "model" object.*tokenizer_class'),
         (b'{"model": []}', 'no "model" object'),

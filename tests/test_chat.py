@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 from transcripts import transcript
 
 import toktier
+from toktier import registry
 from toktier.artifact import Artifact
 from toktier.chat import ChatSession, provenance, rendering
 from toktier.chat.guarded import GuardedText
@@ -234,6 +235,14 @@ def test_one_tokenizer_may_lie_beside_two_templates(
     _write(other / "chat_template.jinja", "two")
     texts = [toktier.load(where).chat_session().render([user("")]) for where in (folder, other, folder)]
     assert texts == ["one", "two", "one"]
+
+
+def test_a_directory_of_an_embedded_tokenizer_has_its_template(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(registry.resolve("qwen3").read())
+    kept, own = (toktier.load(where).chat_session().render([user("a")]) for where in ("qwen3", tmp_path))
+    assert own == kept
+    _write(tmp_path / "chat_template.jinja", "one")
+    assert toktier.load(tmp_path).chat_session().render([user("a")]) == "one"
 
 
 def test_templates_that_are_missing_or_damaged(folder: Path) -> None:

@@ -474,7 +474,7 @@ def test_inspect_says_what_is_wrong(run: Run, files: Path) -> None:
     assert ran.err.endswith("To inspect a text, name the tokenizer first: toktier inspect gpt-oss TEXT\n")
     (files / "a text").write_text("Hello world")
     ran = run("inspect", "a text")
-    assert ran.status == 1
+    assert ran.status == 2
     assert "it is another kind of file" in ran.err
     assert ran.err.endswith("name the tokenizer first: toktier inspect gpt-oss - < 'a text'\n")
     (files / "tokenizer.json").write_text('{"model": ')
@@ -538,8 +538,8 @@ def test_backends_are_those_of_the_package() -> None:
         (["decode", "--bytes", "--json"], 2, "toktier decode: argument --json: not allowed with argument --bytes"),
         (["enc"], 2, "toktier: argument COMMAND: invalid choice: 'enc'"),
         (["encode", "-t", "qwen4"], 2, "toktier: there is no tokenizer 'qwen4'"),
-        (["encode", "-t", "b.txt"], 1, "toktier: b.txt is not valid JSON"),
-        (["encode", "-t", "empty.txt"], 1, "toktier: empty.txt is empty"),
+        (["encode", "-t", "b.txt"], 2, "toktier: b.txt is not valid JSON"),
+        (["encode", "-t", "empty.txt"], 2, "toktier: empty.txt is empty"),
     ],
 )
 def test_one_line_says_what_is_wrong(run: Run, files: Path, argv: list[str], status: int, message: str) -> None:

@@ -6,6 +6,8 @@ import operator
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
+
 from .errors import OptionError, PositionTypeError, TextTypeError
 
 
@@ -29,6 +31,13 @@ def check_special(special: object) -> None:
     """Raise :class:`~toktier.errors.OptionError` for what says nothing about special tokens."""
     if not is_one_of(special, ("encode", "text", "raise")):
         raise OptionError(f'special must be "encode", "text" or "raise", not {special!r}')
+
+
+def check_flag(name: str, value: object, hint: str = "") -> bool:
+    """An option that is on or off; :class:`~toktier.errors.OptionError` for anything but a truth value."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise OptionError(f"{name} must be True or False, not {value!r}{hint}")
+    return bool(value)
 
 
 def position(value: Any, what: str) -> int:

@@ -7,6 +7,7 @@ bytes are one artifact whatever they are called.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -122,6 +123,8 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
 
     if not data:
         raise ArtifactError(f"{where} is empty; copy or download it again")
+    if data.startswith(codecs.BOM_UTF8):
+        raise ArtifactError(f"{where} begins with a byte order mark, which JSON does not have; save it without")
     if data.startswith(b"version https://git-lfs"):
         raise ArtifactError(
             f"{where} is a Git LFS pointer, not the file itself; run `git lfs pull` where it was cloned"

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from .arguments import check_flag
 from .errors import OptionError
 from .pipeline import (
     ByteLevelOffsets,
@@ -81,10 +82,7 @@ class PostProcessor:
         Raises :class:`~toktier.errors.OptionError` if ``max_length`` is negative or no integer, or
         ``add_special_tokens`` no truth value.
         """
-        if not isinstance(add_special_tokens, (bool, np.bool_)):
-            raise OptionError(
-                f"add_special_tokens must be True or False, not {add_special_tokens!r}; for two texts call twice"
-            )
+        check_flag("add_special_tokens", add_special_tokens, "; for two texts call twice")
         if max_length is not None:
             _check_max_length(max_length)
             total = int(max_length)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import batching, offsets
-from .arguments import check_natural, check_special, is_one_of, plain_text
+from .arguments import check_flag, check_natural, check_special, is_one_of, plain_text
 from .artifact import Artifact
 from .backends.base import Backend
 from .backends.device import import_jax
@@ -516,19 +516,19 @@ class Tokenizer:
 
     def decode(self, ids: Ids, skip_special_tokens: bool = True) -> str:
         """The text of ids, equal to the reference's ``decode``; ids that nobody has are passed over."""
-        return self._decoder.decode(ids, skip_special_tokens)
+        return self._decoder.decode(ids, check_flag("skip_special_tokens", skip_special_tokens))
 
     def decode_batch(self, batch: Iterable[Ids], skip_special_tokens: bool = True) -> list[str]:
         """The text of each sequence of ids."""
-        return self._decoder.decode_batch(batch, skip_special_tokens)
+        return self._decoder.decode_batch(batch, check_flag("skip_special_tokens", skip_special_tokens))
 
     def decode_bytes(self, ids: Ids, skip_special_tokens: bool = False) -> bytes:
-        """The bytes of ids, exactly, where :meth:`decode` would have to write U+FFFD."""
-        return self._decoder.decode_bytes(ids, skip_special_tokens)
+        """The bytes of ids, exactly, where :meth:`decode` would have to write U+FFFD; of special tokens, too."""
+        return self._decoder.decode_bytes(ids, check_flag("skip_special_tokens", skip_special_tokens))
 
     def stream_decoder(self, skip_special_tokens: bool = True) -> StreamDecoder:
         """A decoder that takes ids one by one and never shows half a character."""
-        return self._decoder.stream(skip_special_tokens)
+        return self._decoder.stream(check_flag("skip_special_tokens", skip_special_tokens))
 
     @lazy
     def _decoder(self) -> Decoder:
@@ -556,7 +556,7 @@ class Tokenizer:
         without it.  Empty where the artifact is refused; :meth:`explain` says why.
         """
         text = self._check_chunk(text)
-        return self._cuts_and_ends.all(text, closes)
+        return self._cuts_and_ends.all(text, check_flag("closes", closes))
 
     def stream_encoder(
         self, add_special_tokens: bool = True, *, special: Special = "encode", backend: str | None = None

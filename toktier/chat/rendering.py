@@ -278,7 +278,7 @@ def render(template: jinja2.Template, given: Inputs, tokens: Mapping[str, str]) 
 
     Raises :class:`~toktier.errors.ChatTemplateError` where the template raises or fails.
     """
-    from jinja2 import TemplateError
+    from jinja2 import TemplateError, UndefinedError
 
     variables: dict[str, Any] = {
         **tokens,
@@ -291,7 +291,8 @@ def render(template: jinja2.Template, given: Inputs, tokens: Mapping[str, str]) 
     try:
         return template.render(variables)
     except TemplateError as problem:
-        raise ChatTemplateError(f"the chat template refuses these messages: {problem}") from problem
+        hint = " (what is None is left out of messages)" if isinstance(problem, UndefinedError) else ""
+        raise ChatTemplateError(f"the chat template refuses these messages: {problem}{hint}") from problem
     except (TypeError, ValueError, KeyError, AttributeError, LookupError, ArithmeticError) as problem:
         raise ChatTemplateError(
             f"the chat template fails on these messages ({type(problem).__name__}: {problem})"

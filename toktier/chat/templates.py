@@ -104,13 +104,12 @@ def chat_template(artifact: Artifact, template: str | os.PathLike[str] | None = 
 
 def _own(artifact: Artifact) -> ChatTemplate | None:
     """What the artifact's directory or the package says; None if there is neither."""
-    if artifact.folder is not None:
-        return _from_directory(artifact.folder)
-    if artifact.fingerprint in _EMBEDDED:
+    found = None if artifact.folder is None else _from_directory(artifact.folder)
+    if artifact.fingerprint in _EMBEDDED and (found is None or not found.sources):
         name, tokens = _EMBEDDED[artifact.fingerprint]
         source = Path(DATA, f"{name}.jinja").read_bytes().decode("utf-8")
         return ChatTemplate({"default": source}, tokens)
-    return None
+    return found
 
 
 def _from_path(path: Path, own: ChatTemplate | None) -> ChatTemplate:

@@ -64,7 +64,13 @@ def run(args: argparse.Namespace) -> int:
     except UsageError as problem:
         say(f"toktier {args.command}: {problem}; see toktier {args.command} --help")
         return BAD_USAGE
-    except (UnknownTokenizerError, UnknownBackendError, BackendUnsupportedError, OptionError) as problem:
+    except (
+        UnknownTokenizerError,
+        ArtifactError,
+        UnknownBackendError,
+        BackendUnsupportedError,
+        OptionError,
+    ) as problem:
         _report(None, problem)
         return BAD_USAGE
     except TokTierError as problem:
