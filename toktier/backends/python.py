@@ -67,9 +67,9 @@ class PythonBackend:
             woven += encoded[start:stop]
             woven.append(added[size * number : size * (number + 1)])
         woven += encoded[before[-1] :]
-        ends = list(accumulate(map(len, woven)))
-        places = [ends[at + number] // size - 1 for number, at in enumerate(before)]
-        return np.frombuffer(bytearray().join(woven), np.uint32), np.array(places, np.int64)
+        ends = np.fromiter(map(len, woven), np.int64, len(woven)).cumsum()
+        places = ends[np.array(before) + np.arange(len(before))] // size - 1
+        return np.frombuffer(bytearray().join(woven), np.uint32), places
 
     def piece_starts(self, text: PreparedText) -> NDArray[np.int64]:
         pieces, before = self._pieces(text, None)
@@ -142,9 +142,9 @@ class PythonBackend:
         if not len(text.starts):
             return pieces, []
         added = np.searchsorted(starts, text.starts)
-        kept = np.ones(len(starts), np.bool_)
-        kept[added] = False
-        return list(compress(pieces, kept.tolist())), (added - np.arange(len(added))).tolist()
+        stretches = zip([-1, *added.tolist()], [*added.tolist(), len(pieces)], strict=True)
+        kept = [piece for before, behind in stretches for piece in pieces[before + 1 : behind]]
+        return kept, (added - np.arange(len(added))).tolist()
 
     def _stand_in(self, text: str) -> tuple[str, NDArray[np.uint32], int]:
         """What the patterns run over (:mod:`toktier.patterns.stand_in`), and how many characters are not ASCII.
