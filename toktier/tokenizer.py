@@ -32,7 +32,7 @@ from .bpe.tables import byte_alphabet
 from .certificates.cuts import Cuts
 from .certificates.literals import literals_of
 from .compiled import Compiled, compiled
-from .decoding import Decoder, Ids, StreamDecoder, make_decoder
+from .decoding import Decoder, Ids, StreamDecoder, TokenStrings, make_decoder
 from .errors import (
     BackendUnsupportedError,
     LoneSurrogateError,
@@ -536,7 +536,7 @@ class Tokenizer:
         return make_decoder(
             found.pipeline.decoder,
             table=lambda: (found.tokens.blob, found.tokens.offsets),
-            tokens=lambda: _strings(found),
+            tokens=lambda: TokenStrings(found.tokens),
             reference=lambda: self._reference.plain,
             added_tokens=found.pipeline.added_tokens,
             normalize=None if found.pipeline.normalizer is None else self._front.normalizer.normalize,
@@ -949,22 +949,6 @@ def _form(normalizer: Normalizer | None) -> str | None:
         case NormalizerSequence(steps) if len(steps) < 2:
             return _form(steps[0]) if steps else ""
     return None
-
-
-def _strings(found: Compiled) -> list[str | None]:
-    """The model's vocabulary as strings by id; None where an id is not in use."""
-    tokens = found.tokens
-    blob = tokens.blob.tobytes()
-    shown = {byte: char for char, byte in byte_alphabet().items()}
-    strings: list[str | None] = []
-    for id, (start, stop) in enumerate(pairwise(tokens.offsets.tolist())):
-        if not tokens.present[id]:
-            strings.append(None)
-        elif tokens.in_alphabet[id]:
-            strings.append("".join(shown[byte] for byte in blob[start:stop]))
-        else:
-            strings.append(blob[start:stop].decode("utf-8"))
-    return strings
 
 
 class _own_errors:

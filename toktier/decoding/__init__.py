@@ -26,6 +26,7 @@ from .byte_level import ByteLevelDecoder, ByteTable
 from .chain import ChainDecoder, flat, make_steps
 from .ids import Ids, check_ids
 from .reference import ReferenceDecoder
+from .strings import TokenStrings
 
 __all__ = [
     "ByteLevelDecoder",
@@ -35,6 +36,7 @@ __all__ = [
     "Ids",
     "ReferenceDecoder",
     "StreamDecoder",
+    "TokenStrings",
     "check_ids",
     "is_byte_level",
     "make_decoder",

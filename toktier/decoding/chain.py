@@ -303,18 +303,16 @@ class ChainDecoder(Decoder):
         self._steps = make_steps(spec)
         added_tokens = tuple(added_tokens)
         added = added_strings(added_tokens, normalize)
-        self._tokens: list[str | None] = list(tokens)
-        self._tokens += [None] * (max(added, default=-1) + 1 - len(self._tokens))
-        for token_id, (string, _) in added.items():
-            self._tokens[token_id] = string
+        self._tokens = tokens
+        self._added = {token_id: string for token_id, (string, _) in added.items()}
+        size = max(len(tokens), max(added, default=-1) + 1)
+        self._strings = ShownTokens(self._string_of, size, None)
         # by their strings: Unigram may list that of a special token twice
-        special = {token.content for token in added_tokens if token.special}
-        hidden = frozenset(token_id for token_id, string in enumerate(self._tokens) if string in special)
-        self._hidden = (frozenset[int](), hidden)  # by `skip_special_tokens`, like all pairs below
+        special = frozenset(token.content for token in added_tokens if token.special)
+        self._hidden = (frozenset[str](), special)  # by `skip_special_tokens`, like all pairs below
         # Where all steps settle, most tokens can be looked up.
         self._model = self.chain("replace")
         self.settles = all(step.each for step in self._model)
-        size = len(self._tokens)
         self._first = [ShownTokens(partial(self._first_alone, skip), size, None) for skip in (False, True)]
         self.later: list[ShownTokens[str | None]] = [
             ShownTokens(partial(self._later_alone, skip), size, "") for skip in (False, True)
@@ -340,9 +338,13 @@ class ChainDecoder(Decoder):
     def strings(self, ids: Iterable[int], skip_special_tokens: bool) -> list[str]:
         """The tokens of the ids that are shown."""
         hidden = self._hidden[skip_special_tokens]
-        size = len(self._tokens)
-        strings = [self._tokens[i] for i in ids if i < size and i not in hidden]
-        return [string for string in strings if string is not None]
+        strings = map(self._strings.__getitem__, ids)
+        return [string for string in strings if string is not None and string not in hidden]
+
+    def _string_of(self, token_id: int) -> str | None:
+        if token_id in self._added:
+            return self._added[token_id]
+        return self._tokens[token_id] if token_id < len(self._tokens) else None
 
     def look_up(
         self, ids: list[int], later: list[str | None], at: int, parts: list[str | None], errors: str, ends: bool
@@ -377,7 +379,7 @@ class ChainDecoder(Decoder):
     def _run(self, ids: Ids, skip_special_tokens: bool, errors: str) -> str:
         values, skip = list_of_ids(ids), bool(skip_special_tokens)
         at = 0
-        while at < len(values) and values[at] in self._hidden[skip]:
+        while at < len(values) and self._strings[values[at]] in self._hidden[skip]:
             at += 1
         if at < len(values) and self.settles:
             parts = [self._first[skip][values[at]]]
