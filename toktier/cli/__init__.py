@@ -23,7 +23,8 @@ _STATUS = """\
 exit status:
   0    everything went well
   1    an input could not be processed (the others were){}
-  2    nothing was done: an unknown option or backend, or no tokenizer that can be loaded
+  2    the command line is wrong (an unknown option, say), or there is no such
+       tokenizer or backend, or the tokenizer cannot be loaded
   130  it was interrupted"""
 _TOO_LONG = ", or has more tokens\n       than --limit"
 
