@@ -149,11 +149,22 @@ def is_ambiguous(tokens: Sequence[AddedToken]) -> bool:
 
 @cache
 def _later_flags_count() -> bool:
+    return _engine_with(True, False).encode("b").ids == [0]
+
+
+@cache
+def decodes_to_normalized() -> bool:
+    """Whether the engine decodes added tokens to what the normalizer makes of them; it does from 0.23 on."""
+    return _engine_with(True).decode([1]) == "b"
+
+
+def _engine_with(*normalized: bool) -> Tokenizer:
+    """A reference that writes small letters, with the added token "B" listed once for each flag; its id is 1."""
     engine = Tokenizer(WordLevel({"a": 0}, "a"))
     engine.normalizer = Lowercase()
-    for normalized in (True, False):
-        engine.add_tokens([AddedTokenOfReference("B", normalized=normalized)])
-    return engine.encode("b").ids == [0]
+    for flag in normalized:
+        engine.add_tokens([AddedTokenOfReference("B", normalized=flag)])
+    return engine
 
 
 # --- the pattern --------------------------------------------------------------------

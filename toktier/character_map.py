@@ -13,6 +13,7 @@ a character when a text has it for the first time.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 
 import numpy as np
@@ -37,11 +38,11 @@ _IN_CONTEXT, _UNKNOWN = 254, 255
 _SEPARATOR = "|"
 
 
-class CharacterMap:
-    """A normalizer of one of the types :data:`BY_CHARACTER`; safe to share between threads.
+class AskedCharacters(ABC):
+    """A normalizer that asks the engine once what a character becomes alone; safe to share between threads.
 
-    ``engine``: the reference's own.  What a character becomes is written where it belongs, and then that it is
-    known, so two threads that ask for one at the same time do the same.
+    ``engine``: the reference's own.  What is found out about a character is written where it belongs, and then
+    that it is known, so two threads that ask for one at the same time do the same.
     """
 
     def __init__(self, engine: normalizers.Normalizer) -> None:
@@ -51,10 +52,17 @@ class CharacterMap:
         """Each segment normalized as a text of its own."""
         return [self._text(text) for text in segments]
 
+    @abstractmethod
+    def _text(self, text: str) -> str: ...
+
     @lazy
     def _known(self) -> dict[int, str]:
         """What was found, for ``str.translate``, which is quick with short texts and those of ASCII."""
         return {code: self._normalize(chr(code)) for code in range(0x80)}
+
+
+class CharacterMap(AskedCharacters):
+    """A normalizer of one of the types :data:`BY_CHARACTER`."""
 
     @lazy
     def _alone(self) -> set[str]:
@@ -67,9 +75,7 @@ class CharacterMap:
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         counts = self._counts.take(points, mode="clip")
         if counts.max() == _UNKNOWN:
-            new = np.zeros(_LAST, np.bool_)
-            new[points[counts == _UNKNOWN]] = True
-            self._ask(np.flatnonzero(new).astype(np.uint32))
+            self._ask(distinct(points[counts == _UNKNOWN]))
             counts = self._counts.take(points, mode="clip")
         if counts.max() == _IN_CONTEXT:
             return self._normalize(text)
@@ -110,6 +116,13 @@ class CharacterMap:
         kept = _each(_WITHOUT_MARKS, characters)
         marks = _marks({*"".join(kept)})
         return [number for number, parts in enumerate(kept) if not marks.isdisjoint(parts)] if marks else []
+
+
+def distinct(points: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The code points among some, each once, in order."""
+    there = np.zeros(int(points.max()) + 1, np.bool_)
+    there[points] = True
+    return np.flatnonzero(there).astype(np.uint32)
 
 
 _NFD = normalizers.NFD().normalize_str

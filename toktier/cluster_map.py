@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import normalizers
 
+from .character_map import AskedCharacters, distinct
 from .lazy import lazy
 from .normalization import engine_normalizer
 
@@ -39,26 +40,16 @@ _CLUSTER = 5
 _NOT_ONE = np.uint32(0xFFFFFFFF)
 
 
-class ClusterMap:
-    """A ``Precompiled`` normalizer; safe to share between threads.
+class ClusterMap(AskedCharacters):
+    """A ``Precompiled`` normalizer.
 
-    ``inert``: bool by code point, those with which no key begins.  What is found out about a character is written
-    where it belongs, and then that it is known, so two threads that ask for one at the same time do the same.
+    ``inert``: bool by code point, those with which no key begins.
     """
 
     def __init__(self, engine: normalizers.Normalizer, inert: NDArray[np.bool_]) -> None:
-        self._normalize = engine.normalize_str
+        super().__init__(engine)
         self._again = lru_cache(1 << 12)(self._normalize)
         self._inert = inert
-
-    def __call__(self, segments: list[str]) -> list[str]:
-        """Each segment normalized as a text of its own."""
-        return [self._text(text) for text in segments]
-
-    @lazy
-    def _known(self) -> dict[int, str]:
-        """What characters become that join no others, for ``str.translate``."""
-        return {code: self._normalize(chr(code)) for code in range(0x80)}
 
     @lazy
     def _alone(self) -> set[str]:
@@ -101,9 +92,7 @@ class ClusterMap:
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         kinds = self._kinds.take(points)
         if kinds.max() == _UNKNOWN:
-            new = np.zeros(_CODE_POINTS, np.bool_)
-            new[points[kinds == _UNKNOWN]] = True
-            self._ask(np.flatnonzero(new).astype(np.uint32))
+            self._ask(distinct(points[kinds == _UNKNOWN]))
             kinds = self._kinds.take(points)
         starts, stops = _stretches(points, kinds)
         changes = np.flatnonzero(kinds & _CHANGES != 0)

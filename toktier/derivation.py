@@ -233,8 +233,8 @@ def _derive_model(
     rules = model.get("merges")
     if isinstance(rules, list) and too_many(len(tokens.present), len(rules)):
         return f"{len(tokens.present)} ids and {len(rules)} merges are too many for a table of pairs"
-    shown = {byte: char for char, byte in tables.byte_alphabet().items()}
-    names = [shown[byte] if plan.byte_level else f"<0x{byte:02X}>" for byte in range(256)]
+    alphabet = tables.shown_bytes(bytes(range(256)))
+    names = [*alphabet] if plan.byte_level else [f"<0x{byte:02X}>" for byte in range(256)]
     of_byte = np.array([vocabulary.get(name, ABSENT) for name in names], np.uint32)
     # bytes that can begin a character may be missing where the model passes over what it does not know
     passes_over = pipeline.model.unk_token is None and not pipeline.model.byte_fallback

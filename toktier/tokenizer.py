@@ -28,7 +28,7 @@ from .backends.python import PythonBackend
 from .backends.reference import Reference, engine_version, failures
 from .backends.splitting import KeptCharacters
 from .bpe.pieces import PieceEncoder, PieceTables
-from .bpe.tables import byte_alphabet
+from .bpe.tables import shown_bytes
 from .certificates.cuts import Cuts
 from .certificates.literals import literals_of
 from .compiled import Compiled, compiled
@@ -925,11 +925,7 @@ class Tokenizer:
         return tuple(self._pieces.encode_one(piece)) if kept else ()
 
     def _reference_piece(self, piece: bytes) -> list[int]:
-        if self._compiled.alphabet:
-            shown = {byte: char for char, byte in byte_alphabet().items()}
-            text = "".join(shown[byte] for byte in piece)
-        else:
-            text = piece.decode("utf-8")
+        text = shown_bytes(piece) if self._compiled.alphabet else piece.decode("utf-8")
         with failures():
             return [token.id for token in self._reference.plain.model.tokenize(text)]
 

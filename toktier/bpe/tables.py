@@ -33,6 +33,16 @@ def byte_alphabet() -> dict[str, int]:
     return {chr(b): b for b in shown} | {chr(256 + i): b for i, b in enumerate(hidden)}
 
 
+def shown_bytes(data: bytes) -> str:
+    """Bytes written in the characters of :func:`byte_alphabet`."""
+    return "".join(map(_shown_byte().__getitem__, data))
+
+
+@lru_cache(maxsize=1)
+def _shown_byte() -> list[str]:
+    return sorted(byte_alphabet(), key=byte_alphabet().__getitem__)
+
+
 @record
 class TokenBytes:
     """The bytes of every token of the model's vocabulary.

@@ -5,14 +5,9 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from functools import cache
 from typing import Generic, TypeVar
 
-from tokenizers import AddedToken as AddedTokenOfReference
-from tokenizers import Tokenizer as ReferenceTokenizer
-from tokenizers.models import WordLevel
-from tokenizers.normalizers import Lowercase
-
+from ..added_tokens import decodes_to_normalized
 from ..bpe.tables import byte_alphabet
 from ..errors import TokenIdError
 from ..pipeline import AddedToken
@@ -118,19 +113,10 @@ def added_strings(
     tokens = list(added_tokens)
     special = {token.content for token in tokens if token.special}
     strings = {token.id: token.content for token in tokens}
-    if normalize is not None and _decodes_to_normalized():
+    if normalize is not None and decodes_to_normalized():
         changed = (token for token in tokens if token.normalized or token.once_normalized)
         strings |= {token.id: normalize(token.content) for token in changed}
     return {token_id: (string, string in special) for token_id, string in strings.items()}
-
-
-@cache
-def _decodes_to_normalized() -> bool:
-    """Whether the engine decodes added tokens to what the normalizer makes of them; it does from 0.23 on."""
-    judge = ReferenceTokenizer(WordLevel({"a": 0}, "a"))
-    judge.normalizer = Lowercase()
-    judge.add_tokens([AddedTokenOfReference("B", normalized=True)])
-    return judge.decode([1]) == "b"
 
 
 class ShownTokens(dict[int, Shown], Generic[Shown]):

@@ -75,7 +75,7 @@ class ByteLevelDecoder(Decoder):
         return _ByteLevelStream(self, skip_special_tokens)
 
     def _gather(self, ids: Ids, skip_special_tokens: bool) -> bytes:
-        table, tokens = self._tables[bool(skip_special_tokens)], self._tokens[bool(skip_special_tokens)]
+        table, tokens = self._tables[skip_special_tokens], self._tokens[skip_special_tokens]
         if isinstance(ids, (list, tuple)) and len(ids) <= _FEW:
             return b"".join(map(tokens.__getitem__, list_of_ids(ids)))
         array = check_ids(ids)
@@ -96,7 +96,7 @@ class ByteLevelDecoder(Decoder):
 class _ByteLevelStream(StreamDecoder):
     def __init__(self, decoder: ByteLevelDecoder, skip_special_tokens: bool) -> None:
         self._decoder = decoder
-        self._skip = bool(skip_special_tokens)
+        self._skip = skip_special_tokens
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
     def put(self, token_id: int) -> str:

@@ -377,7 +377,7 @@ class ChainDecoder(Decoder):
         return texts
 
     def _run(self, ids: Ids, skip_special_tokens: bool, errors: str) -> str:
-        values, skip = list_of_ids(ids), bool(skip_special_tokens)
+        values, skip = list_of_ids(ids), skip_special_tokens
         at = 0
         while at < len(values) and self._strings[values[at]] in self._hidden[skip]:
             at += 1
@@ -414,7 +414,7 @@ class ChainDecoder(Decoder):
 class _ChainStream(StreamDecoder):
     def __init__(self, decoder: ChainDecoder, skip_special_tokens: bool, errors: str) -> None:
         self._decoder = decoder
-        self._skip = bool(skip_special_tokens)
+        self._skip = skip_special_tokens
         self._errors = errors
         self._later = decoder.later[self._skip]
         self._begin()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import overload
 
-from ..bpe.tables import TokenBytes, byte_alphabet
+from ..bpe.tables import TokenBytes, shown_bytes
 
 
 class TokenStrings(Sequence[str | None]):
@@ -13,7 +13,6 @@ class TokenStrings(Sequence[str | None]):
 
     def __init__(self, tokens: TokenBytes) -> None:
         self._tokens = tokens
-        self._shown = {byte: char for char, byte in byte_alphabet().items()}
 
     def __len__(self) -> int:
         return len(self._tokens.present)
@@ -31,6 +30,4 @@ class TokenStrings(Sequence[str | None]):
             return None
         start, stop = self._tokens.offsets[token_id : token_id + 2].tolist()
         own = self._tokens.blob[start:stop].tobytes()
-        if self._tokens.in_alphabet[token_id]:
-            return "".join([self._shown[byte] for byte in own])
-        return own.decode("utf-8")
+        return shown_bytes(own) if self._tokens.in_alphabet[token_id] else own.decode("utf-8")
