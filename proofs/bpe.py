@@ -38,7 +38,7 @@ def bpe(symbols: Sequence[str], ranks: Ranks) -> list[str]:
 
 
 def by_engine(word: str, ranks: Ranks) -> list[str]:
-    """The same by the reference engine, from single characters."""
+    """BPE by the reference engine, from single characters."""
     vocabulary = _numbered(ranks, word)
     model = models.BPE(vocabulary, sorted(ranks, key=lambda pair: ranks[pair]))
     return [token.value for token in model.tokenize(word)]
@@ -153,17 +153,17 @@ def rounds(ranks: Ranks, symbols: str, longest: int) -> str | None:
 
 
 def rounds_of_all_rules(ranks: Ranks, symbols: str, longest: int) -> str | None:
-    """The same for all rules: false, a negative control."""
+    """Merging a round at once is merging one pair at a time for all rules: false, a negative control."""
     return _refuted_rounds(ranks, symbols, longest, ranks)
 
 
 def rounds_by_left_parts(ranks: Ranks, symbols: str, longest: int) -> str | None:
-    """The same for rules whose symbol is not the *left* part of one of less rank: false, a negative control."""
+    """It is for rules whose symbol is not the *left* part of one of less rank: false, a negative control."""
     return _refuted_rounds(ranks, symbols, longest, _unused(ranks, lambda pair: pair[:1]))
 
 
 def rounds_by_right_parts(ranks: Ranks, symbols: str, longest: int) -> str | None:
-    """The same for the right part: false, a negative control."""
+    """It is for rules whose symbol is not the *right* part of one of less rank: false, a negative control."""
     return _refuted_rounds(ranks, symbols, longest, _unused(ranks, lambda pair: pair[1:]))
 
 

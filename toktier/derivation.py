@@ -321,7 +321,7 @@ def _edges(
 def _derive_words(
     model: Mapping[str, Any], vocabulary: Mapping[str, int], tokens: TokenBytes, header: _Header, arrays: _Arrays
 ) -> str | None:
-    """The same for WordPiece and WordLevel."""
+    """As :func:`_derive_model`, for WordPiece and WordLevel."""
     longest = min(model.get("max_input_chars_per_word", _ANY), _ANY)
     trie = _edges(vocabulary, model.get("continuing_subword_prefix"))
     if isinstance(trie, str):
@@ -344,7 +344,7 @@ def _derive_unigram(
     header: _Header,
     arrays: _Arrays,
 ) -> str | None:
-    """The same for Unigram; ``scores``: float64, by id."""
+    """As :func:`_derive_model`, for Unigram; ``scores``: float64, by id."""
     if not (np.abs(scores) < _LARGE).all():
         return "sums of the model's scores may be infinite"
     trie = _edges(vocabulary)

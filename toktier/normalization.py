@@ -340,7 +340,7 @@ def has_prefix(normalizer: Normalizer | None) -> bool:
 
 
 def without_prefix(normalizer: Normalizer | None) -> Normalizer | None:
-    """The same without its ``Prepend`` steps."""
+    """A normalizer without its ``Prepend`` steps; None if nothing is left."""
     match normalizer:
         case NormalizerSequence(steps):
             kept = (without_prefix(step) for step in steps)

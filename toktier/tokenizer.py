@@ -305,7 +305,10 @@ class Tokenizer:
         max_length: int | None = None,
         threads: int | None = None,
     ) -> NDArray[np.uint32]:
-        """The same as a uint32 array, without a Python list in between."""
+        """The ids of ``text`` as a uint32 array of shape (ids,), without a Python list in between.
+
+        Options and errors are those of :meth:`encode`.
+        """
         text = self._check(text, special)
         check_threads(threads)
         self._post.limit(add_special_tokens, max_length)  # refuses a bad one
@@ -332,7 +335,7 @@ class Tokenizer:
     def encode_to_device(
         self, text: str, add_special_tokens: bool = True, *, special: Special = "encode"
     ) -> jax.Array:
-        """The same as an int32 array in the memory of JAX's default device, made there where that is possible.
+        """The ids of ``text`` as an int32 array of shape (ids,) on JAX's default device, made there if possible.
 
         Raises :class:`~toktier.errors.MissingDependencyError` without JAX, and
         :class:`~toktier.errors.BackendUnsupportedError` where the model is not BPE or the reference alone runs it.
@@ -381,7 +384,7 @@ class Tokenizer:
         max_length: int | None = None,
         threads: int | None = None,
     ) -> list[NDArray[np.uint32]]:
-        """The same as uint32 arrays."""
+        """The ids of each text as a uint32 array; options and errors are those of :meth:`encode_batch`."""
         if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
             raise TextTypeError(f"encode_batch takes a list of texts, not one {type(texts).__name__}")
         check_threads(threads)
@@ -580,7 +583,7 @@ class Tokenizer:
 
     @lazy
     def _cuts_and_ends(self) -> Cuts:
-        """The same and the ends of added tokens; for texts in which special tokens count."""
+        """Cuts that include the ends of added tokens; for texts in which special tokens count."""
         return self._cuts.with_token_ends()
 
     def _encode_part(
@@ -667,7 +670,7 @@ class Tokenizer:
         return np.concatenate(map_parts(encode_span, list(pairwise(self._cuts.parts(text, size))), threads))
 
     def _device_ids(self, text: str, special: Special, continuing: bool) -> NDArray[np.uint32]:
-        """The same by the ``jax`` backend; texts that are too large for it are halved."""
+        """The model's ids of a text, by the ``jax`` backend; texts that are too large for it are halved."""
         backend = self._jax()
         unchecked = self._unchecked((text,), special)
         prepared = self._prepare(text, special, continuing, as_it_is=unchecked is not None)

@@ -159,7 +159,7 @@ class UnigramEncoder(WordEncoder):
         return [self.tables.unknown]
 
     def encode_points(self, points: NDArray[np.uint32], sizes: Numbers) -> IdsAndCounts:
-        """The same for pieces of ``sizes`` characters, which stand one after another in ``points``."""
+        """The ids of pieces of ``sizes`` characters that stand one after another in ``points``; their counts."""
         first = np.cumsum(sizes) - sizes
         counts = np.zeros(len(sizes), np.int64)
         parts = []
@@ -187,7 +187,7 @@ class UnigramEncoder(WordEncoder):
     def merge_parts(
         self, text: NDArray[np.uint8], starts: Numbers, lengths: Numbers, merge: EncodeSpans
     ) -> IdsAndCounts:
-        """The same as :meth:`merge_spans`: has the parts merged, and sees to it that none is without ids."""
+        """As :meth:`merge_spans`: has the parts merged, and sees to it that no piece is without ids."""
         if len(starts) < _MANY and lengths.sum() < _LONG:
             return self.merge_spans(text, starts, lengths)
         words, first = text[ranges(starts, lengths)], np.cumsum(lengths) - lengths
@@ -233,7 +233,7 @@ class UnigramEncoder(WordEncoder):
         return join(found, counts), counts
 
     def _search_batch(self, points: NDArray[np.uint32], sizes: Numbers, parts: bool) -> IdsAndCounts:
-        """The same for pieces that stand one after another in ``points``."""
+        """As :meth:`_search`, for pieces that stand one after another in ``points``, all at once."""
         ends = np.cumsum(sizes + 1) - 1  # behind each piece stands something that no edge takes
         first = ends - sizes
         text = np.full(len(points) + len(sizes), self.tables.trie.nothing, np.uint32)

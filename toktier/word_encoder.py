@@ -65,13 +65,13 @@ class WordEncoder(ABC):
         return self.encode_points(*characters(text[ranges(starts, lengths)], np.cumsum(lengths) - lengths))
 
     def merge_words(self, text: NDArray[np.uint8], starts: Numbers, lengths: Numbers) -> IdsAndCounts:
-        """The same for parts of words, where :attr:`cuts_pieces`."""
+        """As :meth:`merge_spans`, for the parts of pieces where :attr:`cuts_pieces`."""
         return self.merge_spans(text, starts, lengths)
 
     def merge_parts(
         self, text: NDArray[np.uint8], starts: Numbers, lengths: Numbers, merge: EncodeSpans
     ) -> IdsAndCounts:
-        """The same as :meth:`merge_spans`, where :attr:`cuts_pieces`: has ``merge`` encode the parts."""
+        """As :meth:`merge_spans`, where :attr:`cuts_pieces`: has ``merge`` encode the parts."""
         return merge(text, starts, lengths)
 
 

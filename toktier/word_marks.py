@@ -63,7 +63,7 @@ class WordMark:
         return "".join([word if word.startswith(self.mark) else self.mark + word for word in words])
 
     def _many_words(self, stretch: str) -> str:
-        """The same on an array: white space before a word becomes its mark, and all other is left out."""
+        """As :meth:`_words`, on an array: white space before a word becomes its mark, all other is left out."""
         mark = np.uint32(ord(self.mark))
         points = np.frombuffer(f" {stretch}".encode("utf-32-le"), np.uint32).copy()
         kept = ~_is_space().take(points, mode="clip")

@@ -87,7 +87,7 @@ class WordPieceEncoder(WordEncoder):
         return ids
 
     def encode_points(self, points: NDArray[np.uint32], sizes: Numbers) -> IdsAndCounts:
-        """The same for words of ``sizes`` characters, which stand one after another in ``points``."""
+        """The ids of words of ``sizes`` characters that stand one after another in ``points``; their counts."""
         counts = np.ones(len(sizes), np.int64)
         long = np.flatnonzero(sizes > self.tables.longest)
         if len(long) == 0:
@@ -99,7 +99,7 @@ class WordPieceEncoder(WordEncoder):
         return join([*parts, (short, ids)], counts), counts
 
     def _match(self, points: NDArray[np.uint32], sizes: Numbers) -> IdsAndCounts:
-        """The same for words none of which is too long."""
+        """As :meth:`encode_points`, for words none of which is too long: all walk the trie together."""
         trie, accepts = self.tables.trie, self.tables.accepts
         word = np.arange(len(sizes))
         # behind each word stands something that no edge takes

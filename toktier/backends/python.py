@@ -136,7 +136,7 @@ class PythonBackend:
         return _by_stretches(text, cut)
 
     def _pieces_by_arrays(self, text: PreparedText, barriers: Barriers | None) -> tuple[list[str], list[int]]:
-        """The same, by the machine instead of the pattern."""
+        """As :meth:`_pieces`, by the machine instead of the pattern."""
         starts = self._splitting.starts(text, self._splitting.read(text), barriers)
         pieces = _split(text.text, starts)
         if not len(text.starts):

@@ -112,22 +112,22 @@ class Reference:
 
     @lazy
     def plain(self) -> Tokenizer:
-        """As the artifact says."""
+        """The engine's object as the artifact says."""
         return self._new()
 
     @lazy
     def shown(self) -> Tokenizer:
-        """The same for callers: they may change it."""
+        """One more, for callers: they may change it."""
         return self._new()
 
     @lazy
     def as_text(self) -> Tokenizer:
-        """The same, with special tokens in the text taken for plain text."""
+        """One that takes special tokens in the text for plain text."""
         return self._new(as_text=True)
 
     @lazy
     def bare(self) -> Tokenizer:
-        """The same as :attr:`plain`, without truncation and padding."""
+        """One without truncation and padding."""
         return self._without_limits(self.plain)
 
     @lazy
@@ -158,7 +158,7 @@ class Reference:
 
     @lazy
     def _finder(self) -> tuple[Tokenizer, dict[int, str]]:
-        """The same with a model that knows no text, so that all ids are those of added tokens, and their contents.
+        """An object whose model knows no text, so that all ids are those of added tokens, and their contents.
 
         A model may give a special token's id by itself, as WordPiece the unknown one, with the token nowhere in
         the text.
@@ -180,7 +180,7 @@ class Reference:
         return self.model_batch([text], special)[0]
 
     def model_batch(self, texts: Sequence[str], special: str) -> list[NDArray[np.uint32]]:
-        """The same for several texts, on all cores."""
+        """The ids of several texts before post-processing, truncation and padding, on all cores."""
         tokenizer = self._bare_as_text if special == "text" else self.bare
         with failures():
             found = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)

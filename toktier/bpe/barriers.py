@@ -91,7 +91,7 @@ class Barriers:
         return self.first.neighbours is None
 
     def find_everywhere(self, points: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """The same, beside ASCII, too."""
+        """As :meth:`find`, beside ASCII, too."""
         return np.flatnonzero(~self._are_crossed(points[:-1], points[1:])) + 1
 
     def _are_crossed(self, left: NDArray[np.uint32], right: NDArray[np.uint32]) -> NDArray[np.bool_]:

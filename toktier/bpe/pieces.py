@@ -129,10 +129,11 @@ class PieceEncoder:
         lengths: NDArray[np.int64],
         merge: EncodeSpans | None = None,
     ) -> IdsAndCounts:
-        """The same for pieces that are stretches of UTF-8, without an object for each.
+        """The ids of non-empty pieces of UTF-8 ``text``, in a row, and how many each piece has.
 
-        ``text`` must have :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.  ``merge`` encodes those
-        that are not one token, :meth:`merge_spans` unless given.
+        Piece i is ``text[starts[i] : starts[i] + lengths[i]]``.  ``text`` must have
+        :data:`~toktier.bpe.tables.PADDING` bytes after the last piece.  ``merge`` encodes those that are not one
+        token, :meth:`merge_spans` unless given.
         """
         whole = self.whole_pieces(text, starts, lengths)
         rest = np.flatnonzero(whole == ABSENT)
@@ -144,7 +145,7 @@ class PieceEncoder:
     def merge_spans(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
     ) -> IdsAndCounts:
-        """The same for pieces that :meth:`whole_pieces` did not find."""
+        """As :meth:`encode_spans`, for pieces that :meth:`whole_pieces` did not find."""
         if self.cuts_pieces:
             return self.merge_parts(text, starts, lengths, self.merge_words)
         return self.merge_words(text, starts, lengths)
@@ -152,7 +153,7 @@ class PieceEncoder:
     def merge_words(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
     ) -> IdsAndCounts:
-        """The same for pieces that are not cut further."""
+        """As :meth:`merge_spans`, for pieces that are not cut further."""
         counts = np.ones(len(starts), np.int64)
         parts: list[tuple[NDArray[np.int64], NDArray[np.uint32]]] = []  # piece numbers, their ids in a row
         rest = np.argsort(lengths, kind="stable")  # words of a length finish together
@@ -190,7 +191,7 @@ class PieceEncoder:
     def merge_parts(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], merge: EncodeSpans
     ) -> IdsAndCounts:
-        """The same where :attr:`cuts_pieces`: has the parts merged."""
+        """As :meth:`merge_spans`, where :attr:`cuts_pieces`: has ``merge`` encode the parts."""
         words, first = text[ranges(starts, lengths)], np.cumsum(lengths) - lengths
         if self.tables.byte_stages is not None:
             parts = self.tables.byte_stages.starts(words, first)

@@ -112,7 +112,7 @@ class SpanMemo:
         return join(parts, counts), counts
 
     def _recall(self, text: Bytes, starts: Positions, lengths: Positions) -> IdsAndCounts:
-        """The same for pieces none of which is that long."""
+        """As :meth:`encode`, for pieces of at most :data:`LONGEST` bytes."""
         entries = self._entries
         pieces = _read(text, starts, lengths)
         hashes = _hash(pieces.low, pieces.high)
@@ -275,7 +275,7 @@ def _place(slots: NDArray[np.int32], hashes: Words, numbers: NDArray[np.int32]) 
 
 
 def _rehashed(entries: _Entries, count: int) -> _Entries:
-    """The same entries with slots for at least four times ``count``: chains are short, and so are look-ups."""
+    """``entries`` with slots for at least four times ``count``: chains are short, and so are look-ups."""
     slots = np.full(1 << (4 * count).bit_length(), -1, np.int32)
     hashes = _hash(entries.low[: entries.count], entries.high[: entries.count])
     _place(slots, hashes, np.arange(entries.count, dtype=np.int32))

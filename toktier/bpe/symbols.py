@@ -181,7 +181,7 @@ _ALWAYS, _NEVER = b"\1" * (_EDGE + 1), bytes(_EDGE + 1)
 
 
 class WordSymbols(dict[str, Character]):
-    """The same as :meth:`FirstSymbols.of` for single words, where arrays would cost more than the work.
+    """As :meth:`FirstSymbols.of`, for single words, where arrays would cost more than the work.
 
     Remembers characters.  Bounded: it is emptied when it holds ``limit`` of them.
     """

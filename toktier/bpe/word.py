@@ -64,7 +64,7 @@ def merge_word(symbols: list[int], ranks: PairRanks, results: Sequence[int]) -> 
 
 
 def merge_long_word(symbols: list[int], ranks: PairRanks, results: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The same for a long word, in O(n log n): a queue of pairs, and links between what is left.
+    """As :func:`merge_word`, in O(n log n) for long words: a queue of pairs, and links between what is left.
 
     Returns the symbols left and the index in ``symbols`` of the first part of each.
     """

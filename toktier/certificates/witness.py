@@ -50,7 +50,7 @@ class AtomWitness:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """The same as texts; ``other`` is None unless ``kind`` is ``"left side"``."""
+    """An :class:`AtomWitness` written as texts; ``other`` is None unless ``kind`` is ``"left side"``."""
 
     kind: Kind
     x: str

@@ -248,7 +248,7 @@ def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The same in plain JSON types; an object of any other kind becomes the name of its type."""
+    """``value`` in plain JSON types; an object of any other kind becomes the name of its type."""
     match value:
         case None | bool():
             return value

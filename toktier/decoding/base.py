@@ -40,7 +40,7 @@ class StreamDecoder(ABC):
 
     @abstractmethod
     def put_many(self, ids: Ids) -> str:
-        """The same for several ids at once."""
+        """Take several ids and return the text that has become certain; errors are those of :meth:`put`."""
 
     @abstractmethod
     def flush(self) -> str:

@@ -457,7 +457,7 @@ class _ChainStream(StreamDecoder):
             parts.append(self.by_steps(ids[start:at]))
 
     def by_steps(self, ids: list[int]) -> str:
-        """The same by the steps themselves."""
+        """What has become certain, by the steps themselves."""
         tokens = self._decoder.strings(ids, self._skip)
         for step in self._chain:
             tokens = step.feed(tokens)

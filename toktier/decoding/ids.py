@@ -53,7 +53,7 @@ def check_ids(ids: Ids) -> NDArray[np.uint32]:
 
 
 def list_of_ids(ids: Ids) -> list[int]:
-    """The same as a list of integers, at less cost if there are few."""
+    """``ids`` as a list of integers, checked as by :func:`check_ids`, at less cost if there are few."""
     return check_ids(ids).tolist() if isinstance(ids, np.ndarray) else _machine_words(ids).tolist()
 
 

@@ -60,7 +60,7 @@ class Engine:
         return self.tokenizer._encode_part(text, self.special, continuing=not at_start) if text else NO_IDS
 
     def window(self, text: str, at_start: bool) -> Window:
-        """The same for a stretch that may be long."""
+        """Encode a stretch that may be long; ``at_start``: it is the beginning of its text."""
         if len(text) < 2 * EVERY:
             return Window(self, text, self.encode(text, at_start), NO_ANCHORS)
         self.characters += len(text)

@@ -448,7 +448,7 @@ class SessionStore:
         return unwritten
 
     def _expire(self) -> int:
-        """The same for sessions that nobody came back to."""
+        """Let go what nobody came back to; how many of those are not in the file yet.  Needs the lock."""
         unwritten = 0
         since = self._clock() - self._ttl
         while self._kept:

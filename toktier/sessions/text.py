@@ -244,7 +244,10 @@ def common_ends(old: BlockText, new: BlockText) -> tuple[int, int]:
 
 
 def common_prefix(one: str, other: str) -> int:
-    """By halving: strings are compared as a whole, never character by character."""
+    """How many characters two texts have in common at the start.
+
+    By halving: strings are compared as a whole, never character by character.
+    """
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -256,7 +259,7 @@ def common_prefix(one: str, other: str) -> int:
 
 
 def common_suffix(one: str, other: str) -> int:
-    """The same from the right; both have the same length."""
+    """How many characters two texts of the same length have in common at the end."""
     low, high = 0, len(one)
     while low < high:
         middle = (low + high + 1) // 2

@@ -343,7 +343,7 @@ class JaxBackend:
         return self._assembled(Fetched(counts, (first, *rest), places, active), data, text, unchecked)
 
     def _at_once(self, normal: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """The same of a text in normal form, with one synchronization: everything is fetched."""
+        """The ids of a text in normal form, with one synchronization: everything is fetched."""
         data = _bytes(normal)
         found: Encoded = self._run(encode, data)
         header, parts, places = transfers.to_host((found.header, found.parts, found.places))

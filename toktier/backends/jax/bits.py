@@ -78,7 +78,7 @@ def once(values: T) -> T:
 
 
 def once_on_cpu(values: T) -> T:
-    """The same for what is cheap: a GPU had better compute it anew than take another launch."""
+    """As :func:`once`, for what is cheap: a GPU had better compute it anew than take another launch."""
     found: T = lax.platform_dependent(values, cpu=once, default=lambda values: values)
     return found
 
@@ -89,7 +89,7 @@ def bits(marks: jax.Array) -> Bits:
 
 
 def bits_of_words(words: jax.Array) -> Bits:
-    """The same for marks that are packed."""
+    """The bits of marks that are packed already, uint32."""
     return Bits(words, jnp.cumsum(_ones(words)) - _ones(words))
 
 

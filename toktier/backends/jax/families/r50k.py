@@ -52,7 +52,7 @@ def starts(n: Neighbours) -> jax.Array:
 
 
 def starts_between_digits(n: Neighbours) -> jax.Array:
-    """The same where each digit is cut out before: what stands beside one stands at an end of a text."""
+    """As :func:`starts`, where each digit is cut out before: what stands beside one stands at an end of a text."""
     before, after = (jnp.where(of == Class.DIGIT, jnp.uint8(END), of) for of in (n.before, n.after))
     return starts(Neighbours(n.first, n.here, before, after)) | (n.here == Class.DIGIT)
 
