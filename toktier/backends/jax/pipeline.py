@@ -98,7 +98,7 @@ def starts_of(data: jax.Array, tables: SplitTables | RunTables, sizes: Sizes) ->
 def _piece_starts(
     data: jax.Array, characters: Characters, tables: SplitTables | RunTables, sizes: Sizes
 ) -> tuple[jax.Array, jax.Array]:
-    """The same as bools."""
+    """As :func:`starts_of`, but bool, one for each byte."""
     if isinstance(tables, RunTables):
         return run_starts(data, characters, tables), jnp.int32(0)
     walk: Walk | None = None
