@@ -490,3 +490,13 @@ def test_results_of_a_batch_do_not_share_memory() -> None:
     assert found[0].base is None or found[0].base.size == found[0].size
     found[0][:] = 0
     assert found[1].tolist() == tok.encode("some words")
+
+
+def test_a_tokenizer_cannot_be_made_or_changed_by_hand() -> None:
+    """`load` gives one object to all who ask for the same file."""
+    tok = toktier.load("qwen3")
+    with pytest.raises(AttributeError):
+        tok.backend = "python"  # type: ignore[misc]
+    assert toktier.load("qwen3").backend == "auto"
+    with pytest.raises(OptionError, match=r"toktier\.load\('qwen3'\)"):
+        toktier.Tokenizer("qwen3")  # type: ignore[arg-type]

@@ -150,6 +150,19 @@ def test_special_tokens_that_are_refused() -> None:
     assert ids == tok.encode("Hello there x <|im_stop|> y")
 
 
+def test_a_special_token_at_the_end_of_a_chunk_is_refused_with_what_follows() -> None:
+    """It might have become a longer token; `flush` drops it, and the stream is as new."""
+    stream = engine("qwen3").stream_encoder(special="raise")
+    stream.feed("hello <|im_end|>")
+    with pytest.raises(SpecialTokenError):
+        stream.feed(" and more text")
+    with pytest.raises(SpecialTokenError) as caught:
+        stream.flush()
+    assert caught.value.index == 6
+    assert stream.pending == ""
+    assert [*stream.feed("hello again"), *stream.flush()] == engine("qwen3").encode("hello again")
+
+
 def test_bad_chunks_are_not_taken() -> None:
     tok = engine("gpt2")
     stream = tok.stream_encoder()

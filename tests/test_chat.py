@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import json
 import random
 import shutil
@@ -177,6 +178,7 @@ def test_messages_may_be_objects() -> None:
         (["hello"], {}, "message number 0 is str"),
         ([user("a")], {"tools": [print]}, "tool number 0 .* JSON schema"),
         ([user("a")], {"continue_final_message": True}, "not supported"),
+        ([user("a")], {"tokenize": False, "max_length": 3}, "max_length, tokenize: .* apply_chat_template"),
     ],
 )
 def test_what_is_no_conversation_is_refused(messages: Any, options: dict[str, Any], words: str) -> None:
@@ -256,6 +258,9 @@ def test_templates_that_are_missing_or_damaged(folder: Path) -> None:
         toktier.load("gpt2").chat_session(folder / "absent.json")
     with pytest.raises(ChatTemplateError, match="must be text"):
         toktier.load("gpt2").chat_session(5)  # type: ignore[arg-type]
+    for no_template in ("../models/qwen3", ""):
+        with pytest.raises(ChatTemplateError, match=r"nothing is rendered\. Give .* pathlib\.Path"):
+            toktier.load("gpt2").chat_session(no_template)
     _write(folder / "chat_template.json", {"template": "x"})
     with pytest.raises(ChatTemplateError, match='has no "chat_template"'):
         toktier.load("gpt2").chat_session(folder / "chat_template.json")
@@ -366,6 +371,19 @@ def test_the_generation_prompt_gives_way() -> None:
     assert "<|im_start|>assistant\nOK<|im_end|>" in session.text
     assert patch.start >= before - 3
     assert patch.path in ("tail", "append")
+
+
+@pytest.mark.parametrize("special", ["encode", "text"])
+def test_a_fork_goes_its_own_way(special: Any) -> None:
+    session = chat("qwen3", special=special)
+    session.update([user("Hello")])
+    ids = session.ids.tolist()
+    for fork in (session.fork(), copy.copy(session)):
+        fork.update([user("Hello"), assistant("there"), user("and so on")])
+        assert session.ids.tolist() == ids
+        assert fork.ids.tolist() == reference("qwen3").encode(fork.text).ids
+    session.update([user("Hello, hello")])
+    assert fork.text.startswith("<|im_start|>user\nHello<|im_end|>")
 
 
 def test_older_turns_may_change() -> None:
@@ -591,11 +609,11 @@ def test_edges_that_absorb_white_space() -> None:
 
 def test_text_is_refused_where_it_cannot_be_exact() -> None:
     with pytest.raises(BackendUnsupportedError, match=r"not available in chats .* no token for"):
-        little([], "x", pre_tokenizer={"type": "BertPreTokenizer"})
+        little([], "{{ messages }}", pre_tokenizer={"type": "BertPreTokenizer"})
     with pytest.raises(BackendUnsupportedError, match="normalized text"):
-        little([small.added("<n>", 300, "normalized")], "x", normalizer={"type": "NFC"})
+        little([small.added("<n>", 300, "normalized")], "{{ messages }}", normalizer={"type": "NFC"})
     with pytest.raises(BackendUnsupportedError, match="noncharacter"):
-        little([small.added("<\ufdd1>", 300)], "x")
+        little([small.added("<\ufdd1>", 300)], "{{ messages }}")
     with pytest.raises(OptionError, match='"encode" or "text"'):
         tokenizer("qwen3").chat_session("x", special="raise")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match=r"write \['user'\]"):

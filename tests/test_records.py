@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 from toktier.records import fields, record, replace
@@ -85,6 +87,18 @@ def test_equal_are_those_of_one_class_with_equal_fields() -> None:
     assert Point(1) == Point(1, 2) != Point(1, 3)
     assert Point(1, 2) != Other(1, 2) and Point(1, 2) != (1, 2)
     assert hash(Point(1)) == hash(Point(1, 2)) and len({Point(1), Point(1, 2), Other(1, 2)}) == 2
+
+
+def test_arrays_are_compared_as_a_whole() -> None:
+    one, same, other = Point(np.arange(3)), Point(np.arange(3)), Point(np.array([0, 1, 3]))  # type: ignore[arg-type]
+    assert one == same and one != other
+    assert one != Point(np.arange(2)) and one != Point(0) and Point(0) != one  # type: ignore[arg-type]
+
+
+def test_the_signature_shows_the_fields() -> None:
+    parameters = inspect.signature(Point).parameters
+    assert [*parameters] == ["x", "y"]
+    assert (parameters["x"].default, parameters["y"].default) == (inspect.Parameter.empty, 2)
 
 
 def test_copies() -> None:

@@ -8,7 +8,7 @@ numpy.  Here all classes share their methods.  Modules that loading does not imp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from inspect import get_annotations
+from inspect import Parameter, Signature, get_annotations
 from typing import Any, NoReturn, TypeVar, dataclass_transform
 
 _Class = TypeVar("_Class")
@@ -79,7 +79,15 @@ def _repr(self: Any) -> str:
 
 
 def _eq(self: Any, other: object) -> bool:
-    return _values(self) == _values(other) if type(other) is type(self) else NotImplemented
+    return all(map(_equal, _values(self), _values(other))) if type(other) is type(self) else NotImplemented
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Arrays are equal as a whole, or not."""
+    shape, other_shape = getattr(one, "shape", None), getattr(other, "shape", None)
+    if shape is None and other_shape is None:
+        return bool(one == other)
+    return bool(shape == other_shape and (one == other).all())
 
 
 def _hash(self: Any) -> int:
@@ -94,7 +102,26 @@ def _refuse(self: Any, name: str, value: Any = None) -> NoReturn:
     raise AttributeError(f"{type(self).__name__} is frozen: {name!r} cannot change")
 
 
+class _Signature:
+    """What ``inspect`` shows of a record's class: its fields."""
+
+    def __get__(self, instance: object, owner: Any) -> Signature:
+        types = get_annotations(owner)
+        return Signature(
+            [
+                Parameter(
+                    name,
+                    Parameter.POSITIONAL_OR_KEYWORD,
+                    default=owner._defaults.get(name, Parameter.empty),
+                    annotation=types.get(name, Parameter.empty),
+                )
+                for name in fields(owner)
+            ]
+        )
+
+
 _METHODS = {
+    "__signature__": _Signature(),
     "__init__": _init,
     "__repr__": _repr,
     "__eq__": _eq,

@@ -36,6 +36,7 @@ from .decoding import Decoder, Ids, StreamDecoder, TokenStrings, make_decoder
 from .errors import (
     BackendUnsupportedError,
     LoneSurrogateError,
+    OptionError,
     SpecialTokenError,
     TextTypeError,
     UnknownBackendError,
@@ -123,6 +124,8 @@ class Tokenizer:
     """
 
     def __init__(self, artifact: Artifact, backend: str = "auto") -> None:
+        if not isinstance(artifact, Artifact):
+            raise OptionError(f"tokenizers are made by toktier.load({artifact!r}), not by their class")
         self._artifact = artifact
         self._compiled: Compiled = compiled(artifact)
         self._post = PostProcessor.from_pipeline(self._compiled.pipeline)
@@ -140,7 +143,7 @@ class Tokenizer:
             self._backends["python"] = PythonBackend(engine.split, self._pieces)
             self._backends["numpy"] = NumpyBackend(engine.split, self._pieces)
         self._making = threading.Lock()
-        self.backend = backend
+        self._backend = backend
         self._check_backend(backend)
 
     # --- what it is -------------------------------------------------------------
@@ -154,6 +157,11 @@ class Tokenizer:
     def fingerprint(self) -> str:
         """SHA-256 of the ``tokenizer.json``, in hexadecimal."""
         return self._artifact.fingerprint
+
+    @property
+    def backend(self) -> str:
+        """The backend of calls that name none; ``"auto"`` chooses by the text."""
+        return self._backend
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -190,7 +198,7 @@ class Tokenizer:
         if engine is None:
             fallbacks.append(("everything", self._unsupported or ""))
         elif not self._gives_offsets:
-            why = "they are derived for byte-level models whose tokens make up the text, perhaps in a Unicode form"
+            why = "ours are for byte-level models whose tokens make up the text, perhaps in a Unicode form"
             fallbacks.append(("offsets", why))
         if self._cuts.refusal is not None:
             fallbacks.append(("repair and parallel encoding", self._cuts.refusal))
@@ -231,7 +239,7 @@ class Tokenizer:
             limits.append(f"pads to {length}")
         if not limits:
             return ""
-        return f"every text, as the artifact says: {', '.join(limits)}; sessions encode it anew"
+        return f"every text, as the tokenizer.json says: {', '.join(limits)}; sessions encode it anew"
 
     def __repr__(self) -> str:
         return f"<toktier.Tokenizer {self.name} {self.fingerprint[:12]} backend={self.backend}>"

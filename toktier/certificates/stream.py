@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import SpecialTokenError
 from ..explanation import counted
 from ..segments import NO_IDS
 
@@ -59,7 +60,8 @@ class StreamEncoder:
 
         Raises :class:`~toktier.errors.TextTypeError` and :class:`~toktier.errors.LoneSurrogateError` for what is
         no text, and :class:`~toktier.errors.SpecialTokenError` where ``special="raise"`` asks for it; such a chunk
-        is not taken.
+        is not taken.  A special token at the end of a chunk may still become a longer one: it is :attr:`pending`,
+        and what comes next raises the error, :meth:`flush` at the latest.
         """
         tokenizer = self._tokenizer
         chunk = tokenizer._check_chunk(chunk)
@@ -85,10 +87,18 @@ class StreamEncoder:
         return ids
 
     def flush(self) -> NDArray[np.uint32]:
-        """The ids of what is left; the text ends here, and the next chunk begins another one."""
+        """The ids of what is left; the text ends here, and the next chunk begins another one.
+
+        Raises :class:`~toktier.errors.SpecialTokenError` where ``special="raise"`` asks for it; what was pending
+        is dropped then, and the next chunk begins another text, too.
+        """
         tokenizer, text = self._tokenizer, self.pending
         if self._special == "raise":
-            tokenizer._raise_special(text, self._done, self._before)
+            try:
+                tokenizer._raise_special(text, self._done, self._before)
+            except SpecialTokenError:
+                self._restart()
+                raise
         if self._done == 0:
             ids = tokenizer.encode_to_numpy(
                 text, self._add_special_tokens, special=self._special, backend=self._backend

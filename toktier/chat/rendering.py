@@ -191,6 +191,21 @@ class Inputs:
     add_generation_prompt: bool
 
 
+#: Arguments of ``apply_chat_template`` that no template ever sees.
+_OF_ENCODING = {
+    "chat_template",
+    "conversation",
+    "max_length",
+    "padding",
+    "return_assistant_tokens_mask",
+    "return_dict",
+    "return_tensors",
+    "tokenize",
+    "tokenizer_kwargs",
+    "truncation",
+}
+
+
 def inputs(
     messages: Sequence[Any],
     tools: Sequence[Any] | None,
@@ -227,6 +242,12 @@ def inputs(
     if "continue_final_message" in variables:
         raise ChatTemplateError(
             "continue_final_message is not supported; render with add_generation_prompt=False and cut the end off"
+        )
+    if refused := _OF_ENCODING & variables.keys():
+        raise ChatTemplateError(
+            f"{', '.join(sorted(refused))}: no variable of a template, but an argument of transformers' "
+            "apply_chat_template. Here update() gives the change of the ids, .ids has them and .text their text; "
+            "chat_session() takes a template"
         )
     return Inputs(
         [

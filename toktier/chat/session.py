@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arguments import is_one_of
+from ..arguments import check_flag, is_one_of
 from ..errors import ChatTemplateError, OptionError
 from ..explanation import counted
 from . import provenance, rendering
@@ -34,9 +35,11 @@ class ChatSession:
     template: the model's own if None; else the name of one of its templates, the text of one, or a path object
         (a directory, a ``.jinja`` file, or a JSON file with ``chat_template``).
     special: ``"encode"`` makes tokens of all added tokens in the rendered text, as ``transformers`` and the
-        reference do, the ones that a user typed included.  ``"text"`` makes tokens only of those that the template
-        wrote; what stands in messages, tools, documents and variables is plain text, and cannot end or begin a
-        turn.  See :mod:`toktier.chat.literals` for the rule.  The template is then rendered twice.
+        reference do, the ones that a user typed included.  ``"text"``: special tokens, and others that the
+        template writes, are tokens only where the template wrote them; in messages, tools, documents and
+        variables they are plain text, and cannot end or begin a turn.  Added tokens that are neither (runs of
+        spaces, markup, qwen3's ``<|fim_prefix|>``) are tokens wherever they stand.  See
+        :mod:`toktier.chat.literals` for the rule.  The template is then rendered twice.
     trusted: with ``special="text"``, roles whose messages may hold tokens that are not *special* (``<think>``,
         ``<tool_call>``), because the model itself said them.  Special tokens are plain text there too.
 
@@ -131,6 +134,15 @@ class ChatSession:
         """How many ids there are."""
         return self._content.count
 
+    def fork(self) -> ChatSession:
+        """Another session with the same messages, which goes its own way."""
+        found = object.__new__(ChatSession)
+        found.__dict__ |= self.__dict__
+        found._content = copy.copy(self._content)
+        return found
+
+    __copy__ = fork
+
     def __repr__(self) -> str:
         return f"<toktier.ChatSession {self.tokenizer.name} {counted(self.count, 'id')}>"
 
@@ -142,6 +154,7 @@ class ChatSession:
         documents: Sequence[Any] | None,
         variables: dict[str, Any],
     ) -> tuple[str, rendering.Inputs, dict[str, str]]:
+        check_flag("add_generation_prompt", add_generation_prompt)
         given = rendering.inputs(messages, tools, documents, add_generation_prompt, variables)
         source = self.template.choose(tools=tools is not None)
         known = self.template.tokens

@@ -99,6 +99,12 @@ def chat_template(artifact: Artifact, template: str | os.PathLike[str] | None = 
         raise ChatTemplateError(f"template must be text, a path object or None, not {type(template).__name__}")
     if own is not None and template in own.sources:
         return ChatTemplate({"default": own.sources[template]}, own.tokens)
+    if not any(mark in template for mark in ("{{", "{%")):  # it would render itself, whatever the messages are
+        names = f", the name of one of this model's ({', '.join(own.sources)})" if own and own.sources else ""
+        raise ChatTemplateError(
+            f"template is {template[:80]!r}, in which nothing is rendered. Give the text of a template{names}, or "
+            "the path of a directory or file as a path object: pathlib.Path(...)"
+        )
     return ChatTemplate({"default": template}, own.tokens if own is not None else None)
 
 

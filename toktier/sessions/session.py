@@ -348,7 +348,7 @@ class Session:
             )
         if checkpoint.fingerprint != self.fingerprint:
             raise CheckpointError(
-                f"the checkpoint was taken under the artifact {checkpoint.fingerprint[:12]}, and this session's "
+                f"the checkpoint was taken under the tokenizer {checkpoint.fingerprint[:12]}, and this session's "
                 f"is {self.fingerprint[:12]}; ids of one tokenizer are never repaired under another"
             )
         if checkpoint.special != self.special:
