@@ -468,6 +468,21 @@ def test_inspect_where_only_the_reference_runs(run: Run, files: Path) -> None:
     assert "not known: the reference does not show them" in out
 
 
+def test_tokens_that_are_marks_are_shown(run: Run, files: Path) -> None:
+    """Decoded one by one they would be nothing."""
+    pieces = ["<unk>", "\u2581", "\u2581na", "x", "y"]
+    metaspace = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+    model = {"type": "Unigram", "unk_id": 0, "vocab": [[piece, -1.0] for piece in pieces], "byte_fallback": False}
+    document = small.document(model=model, pre_tokenizer=metaspace, decoder=metaspace)
+    (files / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    out = run("inspect", "tokenizer.json", "na xy").out.decode()
+    assert "'\u2581xy' = 1 '\u2581' + 3 'x' + 4 'y'\n" in out
+    assert (
+        "2   0..2        0..2   '\u2581na'\n"
+        in run("encode", "--offsets", "-t", "tokenizer.json", stdin=b"na").out.decode()
+    )
+
+
 def test_inspect_says_what_is_wrong(run: Run, files: Path) -> None:
     ran = run("inspect", "Hello world")
     assert ran.status == 2

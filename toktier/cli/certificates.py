@@ -271,7 +271,8 @@ def trace_lines(steps: Sequence[Step]) -> list[str]:
     widths = [max(map(columns, column)) for column in zip(head, *rows, strict=True)]
     lines = ["  ".join(map(_padded, row, widths)).rstrip() for row in (head, *rows)]
     notes = ["stage: walk state before the character / oracle state at it"] if stages else []
-    return [*lines, "", *notes, "cut: what is certified of a cut before the character"]
+    notes += ["cut: what is certified of a cut before the character", "at: in the normalized text, in characters"]
+    return [*lines, "", *notes]
 
 
 # --- characters on a terminal -----------------------------------------------------------------------

@@ -333,9 +333,6 @@ def _inspect_text(tok: Tokenizer, text: str) -> tuple[dict[str, Any], list[str]]
         table = _offsets_table(tok, ids, whole.offsets.tolist(), whole.byte_offsets.tolist())
         return about, [*lines, table.decode().rstrip("\n")]
 
-    def names(ids: Sequence[int]) -> list[bytes]:
-        return [tok.decode_bytes([id]) for id in ids]
-
     about["normalized"] = normal
     about["pieces"] = [
         {
@@ -345,7 +342,7 @@ def _inspect_text(tok: Tokenizer, text: str) -> tuple[dict[str, Any], list[str]]
             "added": piece.added,
             "tokens": [
                 {"id": id, "text": _text_or_none(token), "hex": token.hex()}
-                for id, token in zip(piece.ids, names(piece.ids), strict=True)
+                for id, token in ((id, tok.decode_bytes([id])) for id in piece.ids)
             ],
         }
         for piece in pieces
@@ -354,17 +351,23 @@ def _inspect_text(tok: Tokenizer, text: str) -> tuple[dict[str, Any], list[str]]
     added = [f"{piece.text!r} at {piece.start}" for piece in pieces if piece.added]
     lines.append(f"{'added tokens':12} {', '.join(added) or 'none found'}")
     where = "characters" if normal == text else "characters of the normalized text"
-    lines += [f"{'pieces':12} {len(pieces)}; start..stop in {where}, piece, tokens", ""]
+    cut = " cut at barriers" if tok.explain().certificate.startswith("barriers") else ""
+    lines += [f"{'pieces':12} {len(pieces)}{cut}; start..stop in {where}, piece, tokens", ""]
     for piece in pieces:
-        tokens_of = [f"{id} {_shown(token)}" for id, token in zip(piece.ids, names(piece.ids), strict=True)]
-        parts = [str(id) for id in piece.ids] if len(piece.ids) == 1 else tokens_of
+        parts = [str(id) if len(piece.ids) == 1 else f"{id} {_token(tok, id)}" for id in piece.ids]
         note = "  (added token)" if piece.added else ""
         lines.append(f"{_span((piece.start, piece.stop)):>14}  {piece.text!r} = {' + '.join(parts)}{note}")
     return about, lines
 
 
-def _shown(token: bytes) -> str:
-    """A token as Python would write it: a string, or bytes where a character is incomplete."""
+def _token(tok: Tokenizer, id: int) -> str:
+    """A token as Python would write it: a string, or bytes where a character is incomplete.
+
+    Where tokens are not made of bytes it is the vocabulary's own string: decoding one alone drops marks of words.
+    """
+    if tok.model != "byte-level BPE":
+        return repr(tok.reference().id_to_token(id))
+    token = tok.decode_bytes([id])
     text = _text_or_none(token)
     return repr(token) if text is None else repr(text)
 
@@ -409,7 +412,7 @@ def _tokenizers(args: argparse.Namespace) -> int:
 
 
 def _offsets_table(tok: Tokenizer, ids: list[int], spans: list[list[int]], byte_spans: list[list[int]]) -> bytes:
-    names = {id: _shown(tok.decode_bytes([id])) for id in set(ids)}
+    names = {id: _token(tok, id) for id in set(ids)}
     rows = [
         (str(id), _span(span), _span(byte_span), names[id])
         for id, span, byte_span in zip(ids, spans, byte_spans, strict=True)
