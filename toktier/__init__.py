@@ -83,8 +83,9 @@ def load(
 ) -> Tokenizer:
     """Load a tokenizer.
 
-    ``name_or_path`` is an embedded name (:func:`embedded_names`), the path of a ``tokenizer.json``, the path of
-    a model directory, or a Hugging Face repository id (``revision`` a branch, tag or commit of it).
+    ``name_or_path`` is an embedded name (:func:`embedded_names`), the path of a ``tokenizer.json`` (or of a
+    ``.json.xz``), the path of a model directory, or a Hugging Face repository id (``revision`` a branch, tag or
+    commit of it).  An embedded name goes before a folder that is called the same.
     ``backend`` is ``"auto"``, ``"reference"``, ``"python"``, ``"numpy"`` or ``"jax"``.
     """
     from .registry import resolve

@@ -105,7 +105,8 @@ class Piece:
 class Tokenizer:
     """One tokenizer, immutable and safe to share between threads and across ``fork``.
 
-    Made by :func:`toktier.load`.  Every method that encodes takes, by keyword:
+    Made by :func:`toktier.load`, which gives one object to all who ask for the same file.  Methods that encode
+    take these by keyword, as far as their signatures name them:
 
     ``add_special_tokens``
         Whether the post-processor's special ids (BOS and the like) are added; the reference's default, True.
@@ -526,7 +527,7 @@ class Tokenizer:
     # --- decoding -----------------------------------------------------------------
 
     def decode(self, ids: Ids, skip_special_tokens: bool = True) -> str:
-        """The text of ids, equal to the reference's ``decode``; ids that nobody has are passed over."""
+        """The text of ids, equal to the reference's ``decode``; ids that no token has are skipped."""
         return self._decoder.decode(ids, check_flag("skip_special_tokens", skip_special_tokens))
 
     def decode_batch(self, batch: Iterable[Ids], skip_special_tokens: bool = True) -> list[str]:

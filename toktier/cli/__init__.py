@@ -147,7 +147,10 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     )
     _add_inputs(encode)
     encode.add_argument(
-        "--max-length", type=_natural, metavar="N", help="truncate to N ids, as the reference does"
+        "--max-length",
+        type=_natural,
+        metavar="N",
+        help="truncate to N ids, as the reference does (padding stays)",
     )
     encode.add_argument(
         "--offsets",
