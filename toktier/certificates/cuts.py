@@ -95,11 +95,11 @@ class Cuts:
         return None
 
     def near(self, text: str, place: int, low: int, high: int) -> int | None:
-        """A cut p that closes, with ``low < p < high``: the first behind ``place`` or the last before it."""
-        found = self.first(text, max(low, place - 1), min(high, place + _BLOCK), True)
+        """A cut p that closes, with ``low < p < high``: the last before ``place`` or the first behind it."""
+        found = self.last(text, max(low, place - _BLOCK), min(place, high), True)
         if found is None:
-            found = self.last(text, low, min(place, high), True)
-        return self.first(text, max(low, place - 1), high, True) if found is None else found
+            found = self.first(text, max(low, place - 1), high, True)
+        return self.last(text, low, min(place, high), True) if found is None else found
 
     def parts(self, text: str, size: int) -> list[int]:
         """Where to cut a text into parts of about ``size`` characters, at cuts that close; with its two ends."""
