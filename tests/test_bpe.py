@@ -573,6 +573,14 @@ def test_pieces_without_ids_are_remembered_too() -> None:
     assert memo.encode([]) == []
 
 
+@pytest.mark.parametrize("budget", [1, 1000])
+def test_added_tokens_keep_their_places_among_pieces(budget: int) -> None:
+    memo = Memo(_numbers, budget)
+    place = ABSENT.tobytes()
+    for number in range(100):
+        assert memo.encode(["", f"{number}", "", ""]) == [place, *_numbers([f"{number}"]), place, place]
+
+
 def test_the_memo_is_bounded() -> None:
     budget = 100_000
     memo = Memo(_numbers, budget)

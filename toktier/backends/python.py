@@ -10,13 +10,14 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from functools import partial
-from itertools import accumulate, chain, compress, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..bpe.barriers import Barriers
+from ..bpe.hashing import ABSENT
 from ..bpe.memo import Memo
 from ..bpe.pieces import PieceEncoder
 from ..compiled import Split
@@ -53,35 +54,27 @@ class PythonBackend:
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         if len(text.text) < _LONG and self._kept is not None:
-            pieces, before = self._kept_pieces(text, self._kept)
+            pieces = self._kept_pieces(text, self._kept)
         else:
             cut = self._pieces if len(text.text) < _LONG else self._pieces_by_arrays
-            pieces, before = self._without_removed(*cut(text, self._barriers))
-        encoded = self._memo.encode(pieces)
-        if not before:
-            return np.frombuffer(bytearray().join(encoded), np.uint32), NO_POSITIONS
-        # the added tokens' ids among the others
-        added, size = text.ids.tobytes(), text.ids.itemsize
-        woven: list[bytes] = []
-        for number, (start, stop) in enumerate(pairwise([0, *before])):
-            woven += encoded[start:stop]
-            woven.append(added[size * number : size * (number + 1)])
-        woven += encoded[before[-1] :]
-        ends = np.fromiter(map(len, woven), np.int64, len(woven)).cumsum()
-        places = ends[np.array(before) + np.arange(len(before))] // size - 1
-        return np.frombuffer(bytearray().join(woven), np.uint32), places
+            pieces = self._without_removed(cut(text, self._barriers))
+        ids = np.frombuffer(bytearray().join(self._memo.encode(pieces)), np.uint32)
+        if not len(text.ids):
+            return ids, NO_POSITIONS
+        added = np.flatnonzero(ids == ABSENT)
+        ids[added] = text.ids
+        return ids, added
 
     def piece_starts(self, text: PreparedText) -> NDArray[np.int64]:
-        pieces, before = self._pieces(text, None)
+        pieces = self._pieces(text, None)
         lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        lengths = np.insert(lengths, before, text.stops - text.starts)
+        lengths[lengths == 0] = text.stops - text.starts
         return np.cumsum(lengths) - lengths
 
-    def _pieces(self, text: PreparedText, barriers: Barriers | None) -> tuple[list[str], list[int]]:
-        """The pieces of all stretches between added tokens, and how many come before each added token.
+    # All that follows makes pieces of the stretches between added tokens, with "" for each added token.
 
-        Where that pays, pieces are cut further at ``barriers``.
-        """
+    def _pieces(self, text: PreparedText, barriers: Barriers | None) -> list[str]:
+        """The pieces by the patterns, cut further at ``barriers`` where that pays."""
         stand_in, points, wide = self._stand_in(text.text)
         if not wide:
             return _by_stretches(text, partial(self._cut, stand_in))
@@ -104,12 +97,10 @@ class PythonBackend:
 
         return _by_stretches(text, cut)
 
-    def _without_removed(self, pieces: list[str], before: list[int]) -> tuple[list[str], list[int]]:
+    def _without_removed(self, pieces: list[str]) -> list[str]:
         if self._split.removed is None:
-            return pieces, before
-        kept = [self._keeps[piece[0]] for piece in pieces]
-        total = list(accumulate(kept, initial=0))
-        return list(compress(pieces, kept)), [total[count] for count in before]
+            return pieces
+        return [piece for piece in pieces if not piece or self._keeps[piece[0]]]
 
     @lazy
     def _kept(self) -> re.Pattern[str] | None:
@@ -121,8 +112,8 @@ class PythonBackend:
         characters = re.escape("".join(map(chr, np.flatnonzero(gone).tolist())))
         return re.compile(f"(?![{characters}])(?:{self._split.patterns[0].pattern})")
 
-    def _kept_pieces(self, text: PreparedText, pattern: re.Pattern[str]) -> tuple[list[str], list[int]]:
-        """The pieces that stay in the text, and how many of them come before each added token."""
+    def _kept_pieces(self, text: PreparedText, pattern: re.Pattern[str]) -> list[str]:
+        """The pieces that stay in the text, by the pattern."""
         stand_in, _, wide = self._stand_in(text.text)
 
         def cut(start: int, stop: int) -> list[str]:
@@ -135,16 +126,13 @@ class PythonBackend:
 
         return _by_stretches(text, cut)
 
-    def _pieces_by_arrays(self, text: PreparedText, barriers: Barriers | None) -> tuple[list[str], list[int]]:
-        """As :meth:`_pieces`, by the machine instead of the pattern."""
+    def _pieces_by_arrays(self, text: PreparedText, barriers: Barriers | None) -> list[str]:
+        """The same as :meth:`_pieces`, by the machine instead of the pattern."""
         starts = self._splitting.starts(text, self._splitting.read(text), barriers)
         pieces = _split(text.text, starts)
-        if not len(text.starts):
-            return pieces, []
-        added = np.searchsorted(starts, text.starts)
-        stretches = zip([-1, *added.tolist()], [*added.tolist(), len(pieces)], strict=True)
-        kept = [piece for before, behind in stretches for piece in pieces[before + 1 : behind]]
-        return kept, (added - np.arange(len(added))).tolist()
+        for at in np.searchsorted(starts, text.starts).tolist():
+            pieces[at] = ""
+        return pieces
 
     def _stand_in(self, text: str) -> tuple[str, NDArray[np.uint32], int]:
         """What the patterns run over (:mod:`toktier.patterns.stand_in`), and how many characters are not ASCII.
@@ -176,15 +164,14 @@ class PythonBackend:
         return pieces
 
 
-def _by_stretches(text: PreparedText, cut: Callable[[int, int], list[str]]) -> tuple[list[str], list[int]]:
-    """What ``cut`` makes of all stretches between added tokens, and how many come before each added token."""
-    pieces: list[str] = []
-    before: list[int] = []
-    starts, stops = [0, *text.stops.tolist()], [*text.starts.tolist(), len(text.text)]
-    for start, stop in zip(starts, stops, strict=True):
+def _by_stretches(text: PreparedText, cut: Callable[[int, int], list[str]]) -> list[str]:
+    """What ``cut`` makes of all stretches between added tokens, with "" for each of these."""
+    starts, stops = [*text.starts.tolist(), len(text.text)], text.stops.tolist()
+    pieces = cut(0, starts[0])
+    for start, stop in zip(stops, starts[1:], strict=True):
+        pieces.append("")
         pieces += cut(start, stop)
-        before.append(len(pieces))
-    return pieces, before[:-1]
+    return pieces
 
 
 def _split(text: str, starts: NDArray[np.int64]) -> list[str]:

@@ -15,6 +15,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .hashing import ABSENT
+
 #: Ids of pieces in a row, uint32, and how many each piece has, int64.
 IdsAndCounts: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.int64]]
 #: Encodes pieces that are stretches of a text, given with where each begins and its length in bytes.
@@ -22,6 +24,8 @@ EncodeSpans: TypeAlias = Callable[[NDArray[np.uint8], NDArray[np.int64], NDArray
 
 #: Longer pieces are not remembered; they hardly recur.
 _LONGEST = 400
+#: What stands for a piece without characters, which is an added token: no id, for the caller to put one there.
+_ADDED = {"": ABSENT.tobytes()}
 #: What an entry costs besides the piece's characters and its ids (objects, dictionary slot), in bytes.
 _ENTRY = 200
 
@@ -36,13 +40,13 @@ class Memo:
     def __init__(self, encode: Callable[[list[str]], list[bytes]], budget: int = 64 << 20) -> None:
         self._encode: Callable[[list[str]], list[bytes]] = encode
         self._budget = budget
-        self._known: dict[str, bytes] = {}
+        self._known: dict[str, bytes] = {**_ADDED}
         self._cost = 0
         self._lock = threading.Lock()
         renew_lock_after_fork(self)
 
     def encode(self, pieces: Sequence[str]) -> list[bytes]:
-        """The ids of each of the non-empty ``pieces``."""
+        """The ids of each of the ``pieces``; an empty one has :data:`~toktier.bpe.hashing.ABSENT` for its id."""
         found = list(map(self._known.get, pieces))
         if all(found):
             return found  # type: ignore[return-value]  # no None is true
@@ -63,7 +67,7 @@ class Memo:
             return  # rather than wait for another thread
         with self._lock:  # an interrupt right after acquire() would leave it locked
             if self._cost + cost > self._budget:
-                self._known, self._cost = {}, 0
+                self._known, self._cost = {**_ADDED}, 0
             if cost <= self._budget:
                 self._known.update(fresh)
                 self._cost += cost
