@@ -207,7 +207,10 @@ class _Form:
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         if len(points) < _FEW:
             flags = inert[points].tobytes()  # as bytes: see PythonBackend._stand_in
-            if flags.count(0) < _SINGLE:
+            count = flags.count(0)
+            if count == 0:
+                return _NOWHERE
+            if count < _SINGLE:
                 return np.array([match.start() for match in _ZERO.finditer(flags)], np.intp)
         beyond = points >= 0x80  # ASCII is inert under every form
         if np.count_nonzero(beyond) < len(points) // 8:

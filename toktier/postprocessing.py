@@ -9,6 +9,7 @@ the post-processor are kept here too; :mod:`toktier.offsets` applies them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,10 +166,11 @@ class PostProcessor:
     def _surround(
         self, ids: NDArray[np.uint32], add_special_tokens: bool, max_length: int | None
     ) -> NDArray[np.uint32]:
-        ids = ids[self.kept(len(ids), add_special_tokens, max_length)]
+        if max_length is not None or self.truncation is not None:
+            ids = ids[self.kept(len(ids), add_special_tokens, max_length)]
         if not add_special_tokens or not (self.prefix or self.suffix):
             return ids
-        return np.concatenate((np.asarray(self.prefix, np.uint32), ids, np.asarray(self.suffix, np.uint32)))
+        return np.concatenate((_array(self.prefix), ids, _array(self.suffix)))
 
     def _padded_length(self, longest: int) -> int:
         if self.padding is None:
@@ -183,6 +185,12 @@ class PostProcessor:
         start = length - len(ids) if self.padding.direction == "Left" else 0
         row[start : start + len(ids)] = ids
         return row
+
+
+@cache
+def _array(ids: tuple[int, ...]) -> NDArray[np.uint32]:
+    """Special ids as an array, which takes longer to make than to join to those of a short text."""
+    return np.array(ids, np.uint32)
 
 
 def _steps(part: PostProcessorPart | None) -> tuple[PostProcessorPart, ...]:

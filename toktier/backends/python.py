@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bpe.barriers import Barriers
-from ..bpe.hashing import ABSENT
+from ..bpe.hashing import ABSENT, single_items
 from ..bpe.memo import Memo
 from ..bpe.pieces import PieceEncoder
 from ..compiled import Split
 from ..lazy import lazy
 from ..patterns.stand_in import STAND_IN
-from ..segments import NO_IDS, NO_POSITIONS, PreparedText
+from ..segments import NO_POSITIONS, PreparedText
 from .splitting import KeptCharacters, Splitting
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 _LONG = 12_000
 #: Control characters that texts hardly ever contain.
 _SEPARATORS = "\x00\x01\x02\x03"
-#: With fewer characters that are not ASCII, a text is not cut at barriers.
-_WORTH = 40
-#: What the stand-in of an ASCII text is made of.
-_ASCII = bytes(range(STAND_IN))
+#: Below so many bytes of UTF-8 beyond one a character, looking for barriers in a text takes longer than it spares.
+_WORTH = 80
+#: In texts of fewer characters each is looked at by itself, which is faster than arrays.
+_FEW = 50
 
 
 class PythonBackend:
@@ -75,20 +75,20 @@ class PythonBackend:
 
     def _pieces(self, text: PreparedText, barriers: Barriers | None) -> list[str]:
         """The pieces by the patterns, cut further at ``barriers`` where that pays."""
-        stand_in, points, wide = self._stand_in(text.text)
-        if not wide:
+        stand_in, more = self._stand_in(text.text)
+        if not more:
             return _by_stretches(text, partial(self._cut, stand_in))
         further: list[int] = []
-        if barriers is not None and wide > max(_WORTH, len(text.text) // 4):
-            further = barriers.find(points).tolist()
+        if barriers is not None and more > max(_WORTH, len(text.text) // 2):
+            further = barriers.find(_points(text.text)).tolist()
 
         def cut(start: int, stop: int) -> list[str]:
             found = self._cut(stand_in, start, stop)
             ends = list(accumulate(map(len, found), initial=start))
-            inside = further[bisect_right(further, start) : bisect_left(further, stop)]
+            inside = further and further[bisect_right(further, start) : bisect_left(further, stop)]
             if inside:
                 ends = sorted({*ends, *inside})
-            if inside or wide > len(text.text) // 2:
+            if inside or more > len(text.text) // 4:  # hardly a piece is all ASCII
                 return [text.text[a:b] for a, b in pairwise(ends)]
             for at, piece in enumerate(found):
                 if not piece.isascii():
@@ -114,11 +114,11 @@ class PythonBackend:
 
     def _kept_pieces(self, text: PreparedText, pattern: re.Pattern[str]) -> list[str]:
         """The pieces that stay in the text, by the pattern."""
-        stand_in, _, wide = self._stand_in(text.text)
+        stand_in, more = self._stand_in(text.text)
 
         def cut(start: int, stop: int) -> list[str]:
             stretch = stand_in[start:stop]  # look-behinds end there
-            if not wide:
+            if not more:
                 found: list[str] = pattern.findall(stretch)
                 return found
             own = text.text[start:stop]
@@ -134,18 +134,19 @@ class PythonBackend:
             pieces[at] = ""
         return pieces
 
-    def _stand_in(self, text: str) -> tuple[str, NDArray[np.uint32], int]:
-        """What the patterns run over (:mod:`toktier.patterns.stand_in`), and how many characters are not ASCII.
+    def _stand_in(self, text: str) -> tuple[str, int]:
+        """What the patterns run over (:mod:`toktier.patterns.stand_in`), and the bytes beyond one a character.
 
-        Before the latter come the code points of the text; there are none for an ASCII text.
+        Raises ``UnicodeEncodeError`` for a lone surrogate.
         """
         if text.isascii():
-            return text, NO_IDS, 0
-        points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+            return text, 0
+        more = len(text.encode("utf-8")) - len(text)
+        if len(text) < _FEW:
+            return text.translate(self._single_stand_ins), more
         # bytes, as each step over arrays lets go of the interpreter's lock, and threads that take turns at it on
         # two cores lose more time than the step takes
-        codes = self._stand_ins[points].tobytes()
-        return codes.decode("latin-1"), points, len(codes.translate(None, _ASCII))
+        return self._stand_ins[_points(text)].tobytes().decode("latin-1"), more
 
     @lazy
     def _stand_ins(self) -> NDArray[np.uint8]:
@@ -153,6 +154,11 @@ class PythonBackend:
         found = self._split.atom_of + np.uint8(STAND_IN)
         found[:STAND_IN] = np.arange(STAND_IN)
         return found
+
+    @lazy
+    def _single_stand_ins(self) -> memoryview:
+        """The same for ``str.translate``."""
+        return single_items(self._stand_ins)
 
     def _cut(self, text: str, start: int, stop: int) -> list[str]:
         """Pieces of ``text[start:stop]``: each stage cuts the pieces of the one before."""
@@ -166,12 +172,18 @@ class PythonBackend:
 
 def _by_stretches(text: PreparedText, cut: Callable[[int, int], list[str]]) -> list[str]:
     """What ``cut`` makes of all stretches between added tokens, with "" for each of these."""
+    if not len(text.starts):
+        return cut(0, len(text.text))
     starts, stops = [*text.starts.tolist(), len(text.text)], text.stops.tolist()
     pieces = cut(0, starts[0])
     for start, stop in zip(stops, starts[1:], strict=True):
         pieces.append("")
         pieces += cut(start, stop)
     return pieces
+
+
+def _points(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le"), np.uint32)
 
 
 def _split(text: str, starts: NDArray[np.int64]) -> list[str]:
