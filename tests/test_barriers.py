@@ -13,6 +13,7 @@ from conftest import artifact
 from judge import reference
 
 from toktier.artifact import Artifact
+from toktier.backends.python import PythonBackend
 from toktier.compiled import compiled
 from toktier.tokenizer import Tokenizer
 
@@ -117,3 +118,6 @@ def test_words_of_a_character_level_vocabulary() -> None:
             text = "".join(random_.choices([*characters, *merges, " ", "c", "三", "\u0301"], k=size))
             right = judge.encode(text).ids
             assert [tok.encode(text, backend=backend) for backend in ("python", "numpy")] == [right] * 2, merges
+        python = tok._backends["python"]
+        assert isinstance(python, PythonBackend)
+        assert len(python._parts._known) > 1, "pieces were not cut"

@@ -36,6 +36,8 @@ _LONG = 12_000
 _SEPARATORS = "\x00\x01\x02\x03"
 #: Below so many bytes of UTF-8 beyond one a character, looking for barriers in a text takes longer than it spares.
 _WORTH = 80
+#: New pieces are cut at barriers if together they have so many characters, and are no more; more go to arrays.
+_MANY = 100
 #: In texts of fewer characters each is looked at by itself, which is faster than arrays.
 _FEW = 50
 
@@ -49,7 +51,10 @@ class PythonBackend:
         self._split = split
         self._barriers = pieces.barriers
         self._splitting = Splitting(split)
-        self._memo = Memo(pieces.encode)
+        self._encode_new = pieces.encode
+        self._parts = Memo(pieces.encode)
+        everywhere = self._barriers is not None and self._barriers.everywhere
+        self._memo = Memo(self._encode_by_parts if everywhere else pieces.encode)
         self._keeps = KeptCharacters(split)
 
     def encode(self, text: PreparedText) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
@@ -70,6 +75,17 @@ class PythonBackend:
         lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
         lengths[lengths == 0] = text.stops - text.starts
         return np.cumsum(lengths) - lengths
+
+    def _encode_by_parts(self, pieces: list[str]) -> list[bytes]:
+        """The ids of new pieces; of some texts their parts, which recur more often than they do."""
+        text = "".join(pieces)
+        if len(text) < _MANY or len(pieces) > _MANY:
+            return self._encode_new(pieces)
+        assert self._barriers is not None
+        ends = [0, *accumulate(map(len, pieces))]
+        cuts = sorted({*ends, *self._barriers.find_everywhere(_points(text)).tolist()})
+        parts = self._parts.encode([text[a:b] for a, b in pairwise(cuts)])
+        return [b"".join(parts[a:b]) for a, b in pairwise([bisect_left(cuts, end) for end in ends])]
 
     # All that follows makes pieces of the stretches between added tokens, with "" for each added token.
 
