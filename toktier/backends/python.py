@@ -143,7 +143,7 @@ class PythonBackend:
         return _by_stretches(text, cut)
 
     def _pieces_by_arrays(self, text: PreparedText, barriers: Barriers | None) -> list[str]:
-        """The same as :meth:`_pieces`, by the machine instead of the pattern."""
+        """As :meth:`_pieces`, by the machine instead of the pattern."""
         starts = self._splitting.starts(text, self._splitting.read(text), barriers)
         pieces = _split(text.text, starts)
         for at in np.searchsorted(starts, text.starts).tolist():
@@ -173,7 +173,7 @@ class PythonBackend:
 
     @lazy
     def _single_stand_ins(self) -> memoryview:
-        """The same for ``str.translate``."""
+        """The stand-ins for ``str.translate``, by code point."""
         return single_items(self._stand_ins)
 
     def _cut(self, text: str, start: int, stop: int) -> list[str]:
