@@ -15,6 +15,7 @@ from conftest import artifact, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judge import ENGINES, engine
+from numpy.typing import NDArray
 from tokenizers.models import BPE
 
 from toktier.artifact import Artifact
@@ -101,6 +102,13 @@ class Vocabulary:
         return merge_long_word(symbols, self.ranks, self.results)
 
 
+def patiently(symbols: NDArray[np.uint32], merges: tables.Merges) -> NDArray[np.uint32] | None:
+    """A word in rounds, however short it is and many they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds, "_PATIENCE", 1 << 20)
+        return merge_in_rounds(symbols, merges, mergeable_at_once(merges))
+
+
 def assert_merged(vocab: Vocabulary, texts: Sequence[str]) -> None:
     right = [vocab.right(text) for text in texts]
     lengths = np.array([len(text) for text in texts])
@@ -110,14 +118,13 @@ def assert_merged(vocab: Vocabulary, texts: Sequence[str]) -> None:
     bounds = [*np.searchsorted(first, starts).tolist(), len(merged)]
     together = [merged[a:b].tolist() for a, b in pairwise(bounds)]
     nothing = vocab.merges.table.nothing
-    at_once = mergeable_at_once(vocab.merges)
-    in_rounds = merge_in_rounds(np.insert(flat, starts[1:], nothing), vocab.merges, at_once)
+    in_rounds = patiently(np.insert(flat, starts[1:], nothing), vocab.merges)
     if in_rounds is not None:
         assert in_rounds.tolist() == [*chain.from_iterable((*ids, nothing) for ids in right)][:-1]
     strings = {id: token for token, id in vocab.vocab.items()}
     for text, ids, word in zip(texts, right, together, strict=True):
         assert word == ids, text
-        rounds_alone = merge_in_rounds(np.array(vocab.symbols(text), np.uint32), vocab.merges, at_once)
+        rounds_alone = patiently(np.array(vocab.symbols(text), np.uint32), vocab.merges)
         assert rounds_alone is not None
         assert rounds_alone.tolist() == ids, text
         assert merge_word(vocab.symbols(text), vocab.ranks, vocab.results) == ids, text
@@ -227,12 +234,24 @@ def test_windows_of_real_width() -> None:
                 assert found is None or found.tolist() == vocab.right(word), (merges, length)
 
 
-def test_rounds_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "_ROUNDS", 2)
+def test_rounds_are_given_up() -> None:
     merges = [("a", "bc"), ("b", "c")]  # the first rule takes what the second one makes, so this is not at once
     vocab = Vocabulary("abc", merges)
     symbols = np.array(vocab.symbols("abc" * 50), np.uint32)
     assert merge_in_rounds(symbols, vocab.merges, mergeable_at_once(vocab.merges)) is None
+
+
+def test_a_short_word_is_worth_few_rounds() -> None:
+    """A round costs the same for 400 symbols as for one, and a queue takes them in the time of some ten rounds."""
+    alphabet = "abcdefghijklmnopqrstuvwx"
+    vocab = Vocabulary(alphabet, [*zip(alphabet[::2], alphabet[1::2], strict=True)])
+    word = np.array(vocab.symbols(alphabet), np.uint32)
+    at_once = mergeable_at_once(vocab.merges)
+    assert at_once.all()
+    assert merge_in_rounds(np.tile(word, 17), vocab.merges, at_once) is None
+    merged = merge_in_rounds(np.tile(word, 1700), vocab.merges, at_once)
+    assert merged is not None
+    assert merged.tolist() == vocab.right(alphabet) * 1700
 
 
 def test_long_runs(monkeypatch: pytest.MonkeyPatch) -> None:

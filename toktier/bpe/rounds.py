@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from .hashing import ABSENT
 from .tables import Merges
 
-#: A word is given up after so many rounds over all of its symbols, or more that have fewer left.
-_ROUNDS = 200
-#: What a round costs besides its symbols, in symbols.
+#: A word is given up where rounds have cost so much for each of its symbols: a part of what a queue takes.
+_PATIENCE = 100
+#: What a round costs besides its symbols, in symbols: short words are worth few rounds.
 _ROUND = 4000
 
 
@@ -45,7 +45,7 @@ def merge_in_rounds(
     Few rounds are enough for a word of any length that repeats itself.  ``at_once``: see
     :func:`mergeable_at_once`; of other rules one occurrence is merged in a round.
     """
-    patience = _ROUNDS * (len(symbols) + _ROUND)
+    patience = _PATIENCE * len(symbols)
     symbols = np.append(symbols, np.uint32(merges.table.nothing))
     ranks = merges.table.find(symbols[:-1], symbols[1:])
     while patience > 0:
