@@ -123,7 +123,7 @@ def test_pieces(kind: str) -> None:
     assert tok.decode([*range(len(entries))]) == judge.decode([*range(len(entries))])
 
 
-@pytest.mark.parametrize("size", [500, 512, 513, 3_000])
+@pytest.mark.parametrize("size", [200, 201, 500, 512, 513, 3_000])
 def test_long_pieces(size: int) -> None:
     tok, judge = tokenizer(ENTRIES | BYTES, byte_fallback=True)
     draw = random.Random(size)
@@ -131,6 +131,14 @@ def test_long_pieces(size: int) -> None:
         text = "".join(draw.choices(letters, k=size))
         for backend in ENGINES:
             assert tok.encode(text, backend=backend) == judge.encode(text).ids
+
+
+def test_a_long_piece_by_itself_takes_no_step_for_each_entry() -> None:
+    """A line of 2,000 times ``=`` has 30,000 entries of XLM-RoBERTa's vocabulary."""
+    tok, judge = tokenizer()
+    for text, stepwise in (("ab" * 250, False), ("ab" * 50, True)):
+        assert tok.encode(text, backend="python") == judge.encode(text).ids
+        assert bool(tok._pieces._edges) == stepwise  # the pairs that were asked for one by one
 
 
 def test_parts_of_pieces() -> None:

@@ -40,6 +40,8 @@ from .word_encoder import Numbers, WordEncoder, characters
 #: So many pieces are encoded together, unless they have more characters than this.
 _MANY = 24
 _LONG = 512
+#: Entries of a piece of more characters are found for all places together, also if it is the only one.
+_ALONE = 200
 #: Characters of pieces that are searched at once, so that the arrays stay in the processor's cache.
 _BATCH = 1 << 15
 #: Odd, of 32 bits, and how many bits of a hash are kept.
@@ -88,6 +90,8 @@ class UnigramEncoder(WordEncoder):
 
     def encode_one(self, piece: str) -> list[int]:
         """The ids of one piece."""
+        if len(piece) > _ALONE:
+            return self._encode_long(np.frombuffer(piece.encode("utf-32-le"), np.uint32))
         edges, accepts, scores = self._edges, self._accepts, self._scores
         shift = edges.shift
         points = [*map(ord, piece)]
@@ -168,10 +172,7 @@ class UnigramEncoder(WordEncoder):
             ids, counts[short] = self._search(points, first[short], sizes[short])
             parts.append((np.flatnonzero(counts), ids))
         for i in np.flatnonzero(counts == 0).tolist():
-            own = points[first[i] : first[i] + sizes[i]]
-            found = (
-                self._encode_long(own) if sizes[i] > _LONG else self.encode_one(own.tobytes().decode("utf-32-le"))
-            )
+            found = self.encode_one(points[first[i] : first[i] + sizes[i]].tobytes().decode("utf-32-le"))
             counts[i] = len(found)
             parts.append((np.array([i]), np.array(found, np.uint32)))
         return join(parts, counts), counts
