@@ -256,6 +256,30 @@ def test_the_engine_sees_the_change_and_little_else(name: str) -> None:
         seen(session, lambda s: s.truncate(len(s) - 50), 2000)
 
 
+@pytest.mark.parametrize("name", ["qwen3", "gpt-oss", "deepseek-v3"])
+def test_rows_of_added_tokens(name: str) -> None:
+    """A picture is a thousand of them in a row, with a certified cut behind each and no other."""
+    tok, judge = engine(name), reference(name)
+    end = next(content for content in literals(name) if content.startswith("<") and len(content) > 8)
+    row = "Hello, world " + end * 2000
+    session = tok.session(row)
+    for new in (end, " What is this?", end, "It", " is"):
+        before = session.counters.characters
+        session.append(new)
+        assert session.counters.characters - before < 200
+        row += new
+    assert session.ids.tolist() == judge.encode(row, add_special_tokens=False).ids
+    stream = tok.stream_encoder(False)
+    assert len(stream.feed(row)) > 2000
+    assert len(stream.feed(end + end[:4])) > 0 and len(stream.pending) < 2 * len(end)
+    for special in ("encode", "text"):
+        count = tok.count(row, special=special, add_special_tokens=False)
+        assert tok.count(row, limit=50, special=special, add_special_tokens=False) == min(count, 51)
+    plain = tok.session(row, special="text")
+    plain.append(end)
+    assert plain.ids.tolist() == tok.encode(row + end, False, special="text", backend="reference")
+
+
 def test_memory_of_a_long_session() -> None:
     session = engine("qwen3").session(TEXT[:50_000] * 40)
     session.append("and some more")

@@ -595,6 +595,10 @@ class Tokenizer:
         """Cuts that include the ends of added tokens; for texts in which special tokens count."""
         return self._cuts.with_token_ends()
 
+    def _cuts_where(self, special: Special) -> Cuts:
+        """Those that texts are cut at: in rows of added tokens there are hardly any but their ends."""
+        return self._cuts if special == "text" else self._cuts_and_ends
+
     def _encode_part(
         self, text: str, special: Special, backend: str | None = None, *, continuing: bool
     ) -> NDArray[np.uint32]:
@@ -610,7 +614,7 @@ class Tokenizer:
         self, text: str, cut: int, special: Special, backend: str | None = None, *, continuing: bool
     ) -> NDArray[np.uint32]:
         """The ids left of a certified cut, which need the character behind it and nothing more."""
-        if self._cuts.is_closing(text, cut):
+        if self._cuts_where(special).is_closing(text, cut):
             return self._encode_part(text[:cut], special, backend, continuing=continuing)
         ids = self._encode_part(text[: cut + 1], special, backend, continuing=continuing)
         return ids[: len(ids) - len(self._encode_part(text[cut], special, backend, continuing=True))]
@@ -640,14 +644,16 @@ class Tokenizer:
             return
         total, block, start = 0, max(1024, 6 * wanted), 0
         while start < len(text) and total < wanted:
-            stop = self._cut(text, start, start + block)
+            stop = self._cut(text, start, start + block, special)
             part = self._model_ids(text[start:stop], special, backend, threads, start > 0)
             yield part
             total, start, block = total + len(part), stop, 2 * block
 
-    def _cut(self, text: str, start: int, wanted: int) -> int:
+    def _cut(self, text: str, start: int, wanted: int, special: Special) -> int:
         """A cut that closes near ``wanted``, after ``start``; the end of the text if there is none."""
-        found = self._cuts.near(text, wanted, start, len(text)) if wanted < len(text) else None
+        found = None
+        if wanted < len(text):
+            found = self._cuts_where(special).near(text, wanted, start, len(text))
         return len(text) if found is None else found
 
     def _model_ids(
@@ -676,7 +682,8 @@ class Tokenizer:
             part = text[start:stop]
             return self._engine(part, backend).encode(self._prepare(part, special, continuing or start > 0))[0]
 
-        return np.concatenate(map_parts(encode_span, list(pairwise(self._cuts.parts(text, size))), threads))
+        edges = self._cuts_where(special).parts(text, size)
+        return np.concatenate(map_parts(encode_span, list(pairwise(edges)), threads))
 
     def _device_ids(self, text: str, special: Special, continuing: bool) -> NDArray[np.uint32]:
         """The model's ids of a text, by the ``jax`` backend; texts that are too large for it are halved."""
@@ -684,7 +691,7 @@ class Tokenizer:
         unchecked = self._unchecked((text,), special)
         prepared = self._prepare(text, special, continuing, as_it_is=unchecked is not None)
         if not backend.fits(prepared):
-            middle = self._cut(text, 0, len(text) // 2)
+            middle = self._cut(text, 0, len(text) // 2, special)
             if middle < len(text):
                 left = self._device_ids(text[:middle], special, continuing)
                 return np.concatenate((left, self._device_ids(text[middle:], special, True)))
@@ -700,7 +707,9 @@ class Tokenizer:
 
     def _reference_ids(self, text: str, special: Special, threads: int | None) -> NDArray[np.uint32]:
         """The model's ids by the reference, on all cores where the text can be cut."""
-        edges = [0, len(text)] if threads == 1 or usable_cores() < 2 else self._cuts.parts(text, _PART)
+        edges = [0, len(text)]
+        if threads != 1 and usable_cores() > 1:
+            edges = self._cuts_where(special).parts(text, _PART)
         if len(edges) < 3:
             return self._reference.model_ids(text, special)
         return np.concatenate(self._reference.model_batch([text[a:b] for a, b in pairwise(edges)], special))

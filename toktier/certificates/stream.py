@@ -65,11 +65,12 @@ class StreamEncoder:
         """
         tokenizer = self._tokenizer
         chunk = tokenizer._check_chunk(chunk)
-        reach = tokenizer._cuts.longest_literal
+        cuts = tokenizer._cuts_where(self._special)
+        reach = cuts.longest_literal
         near = self._recent + chunk
         # what was looked at before has no cut, but where the text might have gone on with an added token
         known = max(0, len(self._recent) - reach)
-        found = tokenizer._cuts.last(near, known, len(near)) if tokenizer._streams else None
+        found = cuts.last(near, known, len(near)) if tokenizer._streams else None
         if found is None:
             self._chunks.append(chunk)
             self._recent = near[-2 * reach - 1 :]

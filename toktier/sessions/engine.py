@@ -41,7 +41,7 @@ class Engine:
     def __init__(self, tokenizer: Tokenizer, special: Special) -> None:
         self.tokenizer = tokenizer
         self.special: Special = "encode" if special == "raise" else special
-        self.cuts = tokenizer._cuts
+        self.cuts = tokenizer._cuts_where(self.special)
         post = tokenizer._post
         self.refusal = self.cuts.refusal
         if post.truncation is not None or post.padding is not None:
