@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import adversarial
@@ -12,6 +13,7 @@ import small
 from conftest import parsed, reference, tokenizers, usual_tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judge import engine
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, normalizers
 
@@ -353,3 +355,14 @@ def test_a_changed_text_needs_positions_that_fit() -> None:
     short = (NO_POSITIONS, NO_POSITIONS)
     with pytest.raises(ValueError, match="0 positions"):
         reference_offsets("e\u0301", prepared, np.array([2]), PostProcessor(), positions=short)
+
+
+def test_a_short_text_costs_nothing_for_each_token_of_the_vocabulary() -> None:
+    tok = engine("gpt-oss")
+    tok.encode_with_offsets("Hello")
+    tracemalloc.start()
+    try:
+        tok.encode_with_offsets("Hello, world")
+        assert tracemalloc.get_traced_memory()[1] < 100_000  # bytes
+    finally:
+        tracemalloc.stop()

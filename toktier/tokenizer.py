@@ -561,7 +561,7 @@ class Tokenizer:
 
         At each of them tokenization may start afresh (it *restarts*): the ids of the text, special ids of the
         post-processor aside, are those left of the cut followed by those of ``text[cut:]``; and those left of it
-        stay what they are whatever follows the character behind the cut.  With ``closes``, only the cuts at which
+        stay what they are whatever is appended to the text.  With ``closes``, only the cuts at which
         both sides may be encoded as texts of their own.
 
         Where the normalizer puts a prefix before every text (Llama 2's), the right side of a cut is to be encoded
@@ -892,6 +892,12 @@ class Tokenizer:
         engine = self._compiled.engine
         return engine is not None and isinstance(engine.pieces, PieceTables) and engine.pieces.first.lossy
 
+    @lazy
+    def _token_widths(self) -> NDArray[np.int64]:
+        """Bytes that each id of the model stands for, 0 for those of added tokens alone; int64 (vocab_size,)."""
+        widths = np.diff(self._compiled.tokens.offsets)
+        return np.pad(widths, (0, self.vocab_size - len(widths)))
+
     def _engine_offsets(
         self,
         text: str,
@@ -902,10 +908,7 @@ class Tokenizer:
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         prepared = self._prepare(text, special)
         ids, added = self._engine(text, backend).encode(prepared)
-        widths = np.zeros(self.vocab_size, np.int64)
-        token_widths = np.diff(self._compiled.tokens.offsets)
-        widths[: len(token_widths)] = token_widths
-        lengths = widths[ids]
+        lengths = self._token_widths[ids]
         spans = zip(prepared.starts.tolist(), prepared.stops.tolist(), strict=True)
         lengths[added] = [len(prepared.text[start:stop].encode("utf-8")) for start, stop in spans]
         if self._is_lossy and lengths.sum() != len(prepared.text.encode("utf-8")):
