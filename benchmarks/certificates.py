@@ -27,12 +27,12 @@ import toktier
 
 _DERIVE = """
 import json, sys, time
-from dataclasses import replace
 import numpy
 from toktier.added_tokens import as_loaded
 from toktier.certificates.derive import derive_certificate
 from toktier.normalization import inert_table, unicode_forms
 from toktier.pipeline import parse
+from toktier.records import replace
 from toktier.registry import resolve
 document = resolve(sys.argv[1]).document()
 vocabulary = document["model"]["vocab"]

@@ -7,6 +7,8 @@ import importlib.util
 import json
 import re
 import shlex
+import subprocess
+import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +76,14 @@ def test_wrong_commands_are_refused(
     with pytest.raises(SystemExit):
         parser(program).parse_args(words.split())
     assert said in capsys.readouterr().err
+
+
+def test_certificates_are_derived_in_a_process_of_their_own() -> None:
+    program = ROOT / "benchmarks" / "certificates.py"
+    words = ["derive", "gpt2", "--repetitions", "1"]
+    done = subprocess.run([sys.executable, str(program), *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^.*gpt2.*derive.* s\b", done.stdout, re.MULTILINE), done.stdout
 
 
 #: Stands for ``device_worker.py``: with kernels one tokenizer's process dies and another's gives other ids, and a
