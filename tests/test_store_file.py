@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -31,7 +32,10 @@ from toktier.sessions.persistence import Change, DamagedRecord, Head, SessionFil
 from toktier.sessions.store import SessionStore
 from toktier.sessions.text import BlockText, common_ends
 
-pytestmark = pytest.mark.filterwarnings("ignore:sessions are kept in memory only:RuntimeWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:sessions are kept in memory only:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:.* could not be written:RuntimeWarning"),
+]
 
 NAME = "qwen3"
 TOK = engine(NAME)
@@ -355,6 +359,8 @@ def test_impossible_paths_are_refused(tmp_path: Path) -> None:
     for bad in (tmp_path, tmp_path / "none" / "sessions.db"):
         with pytest.raises(OptionError, match="folder"):
             SessionStore(bad)
+    with pytest.raises(OptionError, match="leave out path"):
+        SessionStore(":memory:")
 
 
 # --- changes ------------------------------------------------------------------------------
@@ -572,10 +578,12 @@ def test_a_file_of_somebody_else_is_not_touched(path: Path, tmp_path: Path) -> N
     connection.close()
     for content in (b"notes\n" * 1_000, b"x", database.read_bytes()):
         path.write_bytes(content)
-        store = SessionStore(path)
-        assert store.encode(TOK, "Hello", "a").tolist() == right("Hello")
-        assert not store.flush() or store.disk_problem is not None
+        with pytest.warns(RuntimeWarning, match="in memory only: .*sessions.db: .*database") as warned:
+            store = SessionStore(path)
+        assert [warning.filename for warning in warned] == [__file__]
         assert store.disk_problem is not None and str(path) in store.disk_problem
+        assert store.encode(TOK, "Hello", "a").tolist() == right("Hello")
+        assert not store.flush()
         assert store.encode(TOK, "Hello there", "a").tolist() == right("Hello there")
         assert store.counters.disk_errors == 1
         store.close()
@@ -595,18 +603,42 @@ def test_a_disk_that_fails_is_counted(path: Path) -> None:
             store._file.close()  # opened again with less patience
             store.encode(TOK, "Hello there", "a")
             store.encode(TOK, "Another", "b")
-            assert not store.flush()
+            with pytest.warns(RuntimeWarning, match="as long as this lasts: .*sessions.db: .*locked") as warned:
+                assert not store.flush()
+            assert [warning.filename for warning in warned] == [__file__]
+            assert store.disk_problem == f"{path}: database is locked"
             assert store.counters.disk_errors == 1
             assert not store.flush(), "nothing has changed since, and nothing is in the file"
         blocker.execute("ROLLBACK")
         blocker.close()
         store._file.close()
-        assert store.flush()
+        assert store.flush() and store.disk_problem is None
         store.encode(TOK, "Hello there!", "a")
     assert stored(path) == "Hello there!" and stored(path, "b") == "Another"
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device on this system")
+def test_what_could_not_be_written_is_warned_about() -> None:
+    """Where the file cannot even be made: once at first, and when the store is closed."""
+    for path in ("/proc/no such.db", "/dev/full", "/dev/null"):
+        with pytest.warns(RuntimeWarning) as warned:
+            store = SessionStore(path)
+            store.encode(TOK, "Hello", "a")
+            store.encode(TOK, "Hello", "b")
+            assert not store.flush()
+            assert store.disk_problem is not None and store.disk_problem.startswith(f"{path}: ")
+            problem = store.disk_problem
+            store.close()
+        said = [str(warning.message) for warning in warned]
+        assert said == [
+            f"sessions are kept in memory only as long as this lasts: {problem}",
+            f"2 sessions could not be written: {problem}",
+        ]
+        assert {warning.filename for warning in warned} == {__file__}
+
+
 def test_the_writer_tries_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings.simplefilter("error", RuntimeWarning)
     monkeypatch.setattr(store_module, "_RETRY", 0.01)
     fails = [True] * 3
 

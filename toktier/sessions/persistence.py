@@ -148,8 +148,7 @@ class SessionFile:
     """The file; safe to share between threads, and across ``fork``.
 
     ``limit`` bounds what it holds, in bytes: sessions used longest ago go first.  Nothing is opened before it is
-    needed.
-    Methods raise one of :data:`TROUBLE` where the disk does not cooperate, and :class:`UnusableFile`.
+    needed.  Methods raise one of :data:`TROUBLE` where the disk does not cooperate, and :class:`UnusableFile`.
     """
 
     def __init__(self, path: str | os.PathLike[str], limit: int) -> None:
@@ -160,6 +159,11 @@ class SessionFile:
         self._writing = _Connection(self._open)
         with _listing:
             _files.add(self)
+
+    def open(self) -> None:
+        """Open it now."""
+        with self._reading.lock:
+            self._reading.opened()
 
     def load(self, fingerprint: str, name: str, maker: str) -> Record | None:
         """The session stored under this name; None if there is none, or one that other software made.
@@ -230,7 +234,7 @@ class SessionFile:
         with contextlib.suppress(FileExistsError):  # transcripts are nobody else's business
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         if 0 < self.path.stat().st_size < _SMALLEST:  # SQLite would take it for an empty file, and overwrite it
-            raise UnusableFile(f"{self.path}: this is too short to be a database")
+            raise UnusableFile("this is too short to be a database")
         # A connection is used by one thread at a time, under its lock.
         connection = sqlite3.connect(
             self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=32
@@ -242,7 +246,7 @@ class SessionFile:
             if isinstance(error, sqlite3.OperationalError):  # busy, or a disk that may recover
                 raise
             if isinstance(error, sqlite3.Error | UnusableFile | UnicodeDecodeError):
-                raise UnusableFile(f"{self.path}: {error}") from error
+                raise UnusableFile(str(error)) from error
             raise
         return connection
 

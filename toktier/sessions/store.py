@@ -21,6 +21,7 @@ import atexit
 import contextlib
 import math
 import os
+import sys
 import threading
 import time
 import uuid
@@ -114,8 +115,9 @@ class SessionStore:
     clock: seconds since some fixed moment, the same for all processes that use one file.
 
     A session that was let go begins empty when it is asked for again, so say ``update`` with the full text, which
-    is right in any case, rather than ``append``, where that may have happened.  ``disk_problem`` says why a file
-    is not used, which is also warned about.
+    is right in any case, rather than ``append``, where that may have happened.  A file that cannot be used, or not
+    written for the moment, is warned about once, and ``disk_problem`` says why; so is what was not written when
+    the store is closed.
 
     As a context manager it is closed at the end.  A store that is not closed is written out when the interpreter
     ends; a process that is killed loses what was not written yet, a fraction of a second's changes.  Sessions in
@@ -144,6 +146,10 @@ class SessionStore:
             raise OptionError(f"path must be a str or a path, not {type(path).__name__}")
         self._file: SessionFile | None = None
         if path is not None:
+            if os.fspath(path) == ":memory:":
+                raise OptionError(
+                    '":memory:" would be a file of that name: leave out path to keep sessions in memory only'
+                )
             file = Path(path).absolute()
             if file.is_dir() or not file.parent.is_dir():
                 raise OptionError(f"{file} cannot be a file: it is a folder, or its folder does not exist")
@@ -153,6 +159,8 @@ class SessionStore:
         self._clock = clock
         self._closed = False
         self._disk_problem: str | None = None
+        self._unusable = False
+        self._warned = False
         self._maker = f"toktier {__version__}, tokenizers {engine_version()}"
 
         self._uses: deque[Use] = deque()  # what is not booked yet
@@ -174,6 +182,9 @@ class SessionStore:
         self._indexed: set[tuple[str, str]] = set()
         with _listing:
             _stores.add(self)
+        with self._disk() as found:  # some other program's file is better noticed now
+            if found is not None and found.path.exists():
+                found.open()
 
     def __repr__(self) -> str:
         if self._closed:
@@ -255,7 +266,11 @@ class SessionStore:
 
     @property
     def disk_problem(self) -> str | None:
-        """Why the file is not used (it is damaged, or some other program's), or None."""
+        """What is wrong with the file, or None.
+
+        A file that is damaged, or some other program's, is not used any more.  Other trouble (the disk is full,
+        another process has locked the file) is here until something can be written again.
+        """
         return self._disk_problem
 
     # --- finding ----------------------------------------------------------------------
@@ -429,7 +444,7 @@ class SessionStore:
             self._index.replace(entry, entry.indexed, use.marks)
             size = self._bytes + use.nbytes - entry.nbytes
             self._bytes, entry.indexed, entry.nbytes = size, use.marks, use.nbytes
-            if self._file is not None and self._disk_problem is None:
+            if self._file is not None and not self._unusable:
                 self._unwritten[entry.key] = entry
                 self._wake_writer()
             if self._evict() + self._expire():
@@ -482,19 +497,21 @@ class SessionStore:
 
     def close(self) -> None:
         """Write what has changed and let everything go.  The store and its sessions cannot be used any more."""
-        self._write()
+        written = self._write()
         with self._writing:
             with self._booking(), self._lock:
                 self._work_off()
                 self._closed = True
                 self._kept.clear()
-                self._unwritten = {}
+                lost, self._unwritten = len(self._unwritten), {}
                 self._index = PrefixIndex()
                 self._bytes = 0
             if self._file is not None:
                 with contextlib.suppress(*TROUBLE):
                     self._file.close()
         self._wake.set()
+        if lost and not written:
+            _warn(f"{counted(lost, 'session')} could not be written: {self._disk_problem}")
 
     def __enter__(self) -> SessionStore:
         return self
@@ -504,15 +521,19 @@ class SessionStore:
 
     @contextlib.contextmanager
     def _disk(self) -> Iterator[SessionFile | None]:
-        """The file, or None if there is none that can be used.  What goes wrong with it is counted, no more."""
+        """The file, or None if there is none that can be used.  What goes wrong with it is told, not raised."""
         try:
-            yield None if self._disk_problem else self._file
-        except UnusableFile as problem:
-            self._disk_problem = str(problem)
+            yield None if self._unusable else self._file
+        except (UnusableFile, *TROUBLE) as problem:
+            assert self._file is not None
+            reason = str(getattr(problem, "strerror", None) or problem) or type(problem).__name__
+            self._disk_problem = f"{self._file.path}: {reason}"
             self._count("disk_errors")
-            warnings.warn(f"sessions are kept in memory only: {problem}", RuntimeWarning, stacklevel=2)
-        except TROUBLE:
-            self._count("disk_errors")
+            self._unusable = self._unusable or isinstance(problem, UnusableFile)
+            if self._unusable or not self._warned:
+                self._warned = True
+                lasting = "" if self._unusable else " as long as this lasts"
+                _warn(f"sessions are kept in memory only{lasting}: {self._disk_problem}")
 
     def _load(self, entry: Entry) -> bool:
         """Make the session of what the file has; whether it has one."""
@@ -556,10 +577,10 @@ class SessionStore:
             finally:
                 with self._booking(), self._lock:
                     self._work_off()
-                    if self._disk_problem is None:
+                    if not self._unusable:
                         kept = {key: entry for key, entry in waiting.items() if self._kept.get(key) is entry}
                         self._unwritten = kept | self._unwritten
-            return not waiting and self._disk_problem is None
+            return not waiting and not self._unusable
 
     def _batch(self, waiting: dict[str, Entry]) -> list[tuple[Entry, Write]]:
         """What to write next; it goes to the end of those that wait, so that others get their turn if it fails."""
@@ -582,7 +603,10 @@ class SessionStore:
         since = self._clock() - self._ttl
         with self._disk() as file:
             if file is not None:
-                return file.write([write for _, write in batch], since)
+                heads = file.write([write for _, write in batch], since)
+                if not self._unusable:
+                    self._disk_problem = None
+                return heads
         return []
 
     def _wake_writer(self) -> None:
@@ -607,8 +631,23 @@ def _write_behind(store: weakref.ref[SessionStore], wake: threading.Event) -> No
         if held is None or held._closed:
             return
         time.sleep(_DELAY)
-        written = held._write() or held._disk_problem is not None
+        try:
+            written = held._write() or held._unusable
+        except RuntimeWarning:  # where warnings are errors; here is nobody to catch it
+            written = False
         del held
+
+
+def _warn(message: str) -> None:
+    """Warn at the line that called this package; the writer's thread has none."""
+    passed_over = (__name__.partition(".")[0], "contextlib", "threading")
+    level, frame = 1, sys._getframe()
+    while frame.f_globals.get("__name__", "").partition(".")[0] in passed_over:
+        level += 1
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    warnings.warn(message, RuntimeWarning, stacklevel=level)
 
 
 def _session(tokenizer: Tokenizer, special: Special, record: Record) -> Session:
