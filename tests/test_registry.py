@@ -396,7 +396,21 @@ def test_a_repository_that_is_not_in_the_cache(tmp_path: Path) -> None:
 def test_a_repository_without_a_tokenizer_json(tmp_path: Path) -> None:
     pytest.importorskip("huggingface_hub")
     result = resolve_offline(hub_cache(tmp_path / "hub", None, tokenizer_config={}), "org/name")
-    assert result.stderr.startswith("UnknownTokenizerError: 'org/name' has no tokenizer.json")
+    assert result.stderr.startswith(
+        "UnknownTokenizerError: 'org/name' has no tokenizer.json, or the hub cannot be"
+    )
+    assert str(tmp_path / "hub") in result.stderr
+
+
+def test_a_damaged_file_in_the_hub_cache_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub")
+    cache = hub_cache(tmp_path / "hub", None)
+    blob = tmp_path / "blob"
+    blob.write_bytes(b'{"model": ')
+    snapshot = cache / "models--org--name" / "snapshots" / COMMIT
+    (snapshot / "tokenizer.json").symlink_to(blob)
+    message = f"ArtifactError: {snapshot}/tokenizer.json (a link to {blob}) is not valid JSON"
+    assert resolve_offline(cache, "org/name").stderr.startswith(message)
 
 
 def test_without_the_hub_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -452,3 +466,9 @@ def test_a_revision_is_for_repositories_only(as_path: bool, tmp_path: Path) -> N
     path = folder(tmp_path / "model", tokenizer_json())
     with pytest.raises(OptionError, match="revision='main'"):
         resolve(path if as_path else "gpt2", revision="main")
+
+
+@pytest.mark.parametrize("name", ["org/name", "gpt2"])
+def test_a_revision_is_a_string(name: str) -> None:
+    with pytest.raises(OptionError, match=r"revision must be a str, .* not int"):
+        resolve(name, revision=3)  # type: ignore[arg-type]

@@ -35,6 +35,10 @@ _EMBEDDED = {
 }
 # Of a repository these are fetched too; see `toktier.chat.templates`.
 _TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates/*.jinja")
+_ONLY_THAT = (
+    "Only tokenizers saved in that format can be loaded: save it with `transformers` "
+    "(`AutoTokenizer.from_pretrained(...).save_pretrained(...)`)"
+)
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)
 
 
@@ -54,13 +58,15 @@ def resolve(name_or_path: str | os.PathLike[str], *, revision: str | None = None
 
     Raises :class:`~toktier.errors.UnknownTokenizerError` if there is no such tokenizer,
     :class:`~toktier.errors.ArtifactError` if its files are damaged, and
-    :class:`~toktier.errors.OptionError` if a revision is given for something else than a
-    repository.
+    :class:`~toktier.errors.OptionError` if a revision is no str, or is given for something
+    else than a repository.
     """
     if not isinstance(name_or_path, (str, os.PathLike)):
         raise UnknownTokenizerError(
             f"a tokenizer is named by a str or a path, not by {type(name_or_path).__name__}"
         )
+    if not isinstance(revision, str | None):
+        raise OptionError(f"revision must be a str, a branch, tag or commit, not {type(revision).__name__}")
     text = os.fspath(name_or_path)
     embedded = text.lower().replace("_", "-")
     if isinstance(name_or_path, str) and embedded in _EMBEDDED:
@@ -100,15 +106,12 @@ def _from_file(path: Path) -> Artifact:
 def _from_directory(folder: Path, name: str) -> Artifact:
     file = folder / "tokenizer.json"
     if not file.is_file():
-        raise UnknownTokenizerError(
-            f"{name!r} has no tokenizer.json; only tokenizers saved in that format can be loaded. "
-            "Save it with `transformers` (`AutoTokenizer.from_pretrained(...).save_pretrained(...)`)"
-        )
+        raise UnknownTokenizerError(f"{name!r} has no tokenizer.json. {_ONLY_THAT}")
     from .side_files import SIDE_FILES, merge  # with numpy, which an embedded tokenizer does not need to be found
 
     data = file.read_bytes()
     present = {side: (folder / side).read_bytes() for side in SIDE_FILES if (folder / side).is_file()}
-    return Artifact.from_bytes(merge(data, present, name), name, folder.resolve())
+    return Artifact.from_bytes(merge(data, present, folder), name, folder.resolve())
 
 
 def _from_hub(repository: str, revision: str | None) -> Artifact:
@@ -133,6 +136,11 @@ def _from_hub(repository: str, revision: str | None) -> Artifact:
         ) from problem
     from pathlib import Path
 
+    if not os.path.exists(os.path.join(folder, "tokenizer.json")):  # the client does not say which
+        raise UnknownTokenizerError(
+            f"{repository!r} has no tokenizer.json, or the hub cannot be reached and its cache holds only a part "
+            f"of the repository (there is none in {folder}). {_ONLY_THAT}"
+        )
     return _from_directory(Path(folder), repository if revision is None else f"{repository}@{revision}")
 
 

@@ -24,6 +24,8 @@ from .backends.reference import engine_version
 from .errors import ArtifactError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tokenizers import AddedToken
 
 #: To be raised when the rules below change: what they gave before is kept on disk.
@@ -40,11 +42,11 @@ _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def merge(data: bytes, side_files: Mapping[str, bytes], where: str) -> bytes:
+def merge(data: bytes, side_files: Mapping[str, bytes], folder: Path) -> bytes:
     """The ``tokenizer.json`` that ``data`` and the side files beside it amount to.
 
-    ``side_files`` maps names of :data:`SIDE_FILES` to contents; ``where`` names the
-    directory in errors.  The result is ``data`` itself if the side files add and change
+    ``side_files`` maps names of :data:`SIDE_FILES` to contents; ``folder`` is
+    only named in errors.  The result is ``data`` itself if the side files add and change
     nothing, and otherwise ``data`` with the value of ``added_tokens`` replaced, every
     other byte kept.  Raises :class:`~toktier.errors.ArtifactError` for files that are
     damaged or that the reference or ``transformers`` would reject.
@@ -56,7 +58,7 @@ def merge(data: bytes, side_files: Mapping[str, bytes], where: str) -> bytes:
     key = f"added tokens {_FORMAT} tokenizers {engine_version()} {digest.hexdigest()}"
     found = cache.load(key)
     if found is None:
-        entries = _all_added_tokens(data, side_files, where)
+        entries = _all_added_tokens(data, side_files, folder)
         cache.store(key, {"added_tokens": entries}, {})
     else:
         entries = found.header["added_tokens"]
@@ -65,17 +67,18 @@ def merge(data: bytes, side_files: Mapping[str, bytes], where: str) -> bytes:
     return _replace_added_tokens(data.decode("utf-8"), json.dumps(entries, ensure_ascii=False)).encode("utf-8")
 
 
-def _all_added_tokens(data: bytes, side_files: Mapping[str, bytes], where: str) -> list[dict[str, Any]] | None:
+def _all_added_tokens(data: bytes, side_files: Mapping[str, bytes], folder: Path) -> list[dict[str, Any]] | None:
     """What ``added_tokens`` is to be, or None if it is so already."""
     from tokenizers import Tokenizer
 
-    document = parse_document(data, f"{where}/tokenizer.json")
-    sides = {name: parse_object(content, f"{where}/{name}") for name, content in side_files.items()}
+    where = _shown(folder / "tokenizer.json")
+    document = parse_document(data, where)
+    sides = {name: parse_object(content, _shown(folder / name)) for name, content in side_files.items()}
     try:
         tokens = _tokens_to_add(document, sides)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise ArtifactError(
-            f"the added tokens named beside {where}/tokenizer.json have an unexpected shape "
+            f"the added tokens named beside {where} have an unexpected shape "
             f"({type(problem).__name__}: {problem}); correct them, or load the file tokenizer.json alone"
         ) from problem
     if not tokens:
@@ -83,11 +86,16 @@ def _all_added_tokens(data: bytes, side_files: Mapping[str, bytes], where: str) 
     try:
         engine = Tokenizer.from_str(data.decode("utf-8"))
     except Exception as problem:  # the engine raises nothing more specific
-        raise ArtifactError(f"the reference cannot load {where}/tokenizer.json: {problem}") from problem
+        raise ArtifactError(f"the reference cannot load {where}: {problem}") from problem
     # Ids are the engine's choice: those of the model's vocabulary, or the next free ones.
     engine.add_tokens(tokens)
     entries = [_entry(id, token) for id, token in sorted(engine.get_added_tokens_decoder().items())]
     return None if entries == document.get("added_tokens") else entries
+
+
+def _shown(file: Path) -> str:
+    """The path, for errors; the hub's cache has links, and a damaged file is to be found and deleted."""
+    return f"{file} (a link to {file.resolve()})" if file.is_symlink() else str(file)
 
 
 def _tokens_to_add(document: Mapping[str, Any], sides: Mapping[str, dict[str, Any]]) -> list[AddedToken]:
