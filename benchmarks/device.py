@@ -16,6 +16,7 @@ Ids that differ make the run's status 1, other failures 2.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import queue
@@ -247,7 +248,9 @@ def _cells(row: dict[str, Any], floor: dict[str, float | None]) -> list[str]:
 
 
 def show(run: Run, repetitions: int) -> None:
-    print(f"\nevery output was compared; medians and P90 of {repetitions}")
+    missing = any({"error", "lost", "left out"} & said.keys() for said in run.said)
+    what = "what has figures here" if missing else "every output"
+    print(f"\n{what} was compared; medians and P90 of {repetitions}")
     print("form: of the BPE; by numpy: what was compared with is no reference's; NOT THERE: it did not run there")
     rows = [said for said in run.said if said["do"] == "row" and "array_ms" in said]
     lines = [list(_HEADINGS), *(_cells(row, run.floor) for row in rows)]
@@ -288,6 +291,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
         device_texts.prepare(given.prepare, given.tokenizers, given.corpora, given.sizes)
         return 0
+    if importlib.util.find_spec("jax") is None:
+        parser.error("it needs the extra jax: pip install 'toktier-jax[jax]'")
     run = Run(given)
     try:
         run.warm()

@@ -114,6 +114,7 @@ def test_a_run_on_a_device_loses_no_more_than_what_fails(
     worker.write_text(_WORKER)
     monkeypatch.setattr(device, "_WORKER", worker)
     monkeypatch.setattr(device, "_PATIENCE", 1)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     words = f"--tokenizers gpt2 qwen3 gpt-oss --corpora english --sizes 7 --json {file}"
     assert device.main(words.split()) == 1
     said = json.loads(file.read_text())["said"]
@@ -126,3 +127,11 @@ def test_a_run_on_a_device_loses_no_more_than_what_fails(
     assert not [one for one in said if one.get("left out")]
     shown = capsys.readouterr().out
     assert len([line for line in shown.splitlines() if line.endswith("  xla")]) == 2, shown
+    assert "what has figures here was compared" in shown and "every output" not in shown
+
+
+def test_a_run_on_a_device_needs_jax(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(SystemExit, match="2"):
+        importlib.import_module("device").main(["--quick"])
+    assert "needs the extra jax" in capsys.readouterr().err
