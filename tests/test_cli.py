@@ -281,12 +281,12 @@ def test_counts_do_not_depend_on_the_backend(run: Run, files: Path, backend: str
             patch.setattr("toktier.backends.jax.backend.CPU_OPTIONS", CPU_OPTIONS | UNOPTIMIZED)
         assert run("count", "-t", "gpt2", "--backend", backend, "a.txt").out == b"%d a.txt\n" % n
         ran = run("count", "-t", "gpt2", "--backend", backend, "--limit", str(n - 1), "a.txt")
-    assert (ran.status, ran.out) == (1, b">%d a.txt\n" % (n - 1))
+    assert (ran.status, ran.out) == (3, b">%d a.txt\n" % (n - 1))
 
 
-@pytest.mark.parametrize(("limit", "status"), [(2, 1), (3, 0)])
+@pytest.mark.parametrize(("limit", "status"), [(2, 3), (3, 0)])
 def test_limit(run: Run, files: Path, limit: int, status: int) -> None:
-    exceeded = status == 1
+    exceeded = status == 3
     ran = run("count", "--limit", str(limit), "b.txt", "empty.txt")
     assert (ran.status, ran.err) == (status, "")
     assert ran.out.decode().split() == [
@@ -297,6 +297,7 @@ def test_limit(run: Run, files: Path, limit: int, status: int) -> None:
         status,
         [{"file": "b.txt", "count": None if exceeded else 3, "exceeded": exceeded}],
     )
+    assert run("count", "--limit", str(limit), "b.txt", "latin.txt").status == 1
 
 
 # --- decode -------------------------------------------------------------------------------
@@ -547,6 +548,7 @@ def test_backends_are_those_of_the_package() -> None:
         (["encode", "--backend", "cuda"], 2, "toktier encode: argument --backend: invalid choice: 'cuda'"),
         (["encode", "--jobs", "0"], 2, "toktier encode: argument --jobs: it must be at least 1"),
         (["count", "--limit", "-1"], 2, "toktier count: argument --limit: '-1' is not a whole number"),
+        (["encode", "--max-length", f"{2**64}"], 2, "toktier encode: argument --max-length: it must be below"),
         (["encode", "-", "-"], 2, "toktier encode: standard input can be read only once"),
         (["tokenizers", "gpt2"], 2, "toktier tokenizers: unrecognized arguments: gpt2"),
         (["tokenizers", "--", "gpt2"], 2, "toktier tokenizers: there is nothing to do with 'gpt2'"),
@@ -575,6 +577,14 @@ def test_a_backend_that_cannot_run_the_tokenizer(run: Run, files: Path) -> None:
     assert ran.err.endswith("use --backend auto or reference\n")
 
 
+def test_a_backend_whose_package_is_missing(run: Run, files: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "jax", None)
+        ran = run("encode", "--backend", "jax", "a.txt", "b.txt")
+    assert (ran.status, ran.out) == (2, b"")
+    assert ran.err.startswith("toktier: the jax backend needs JAX") and ran.err.count("\n") == 1
+
+
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
 def test_help(run: Run, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -583,7 +593,8 @@ def test_help(run: Run, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> 
     assert b"example" in ran.out
     assert b"exit status:" in ran.out
     assert max(map(len, ran.out.decode().splitlines())) <= 80
-    assert (b"--limit" in ran.out) == (command == ["count"])
+    assert (b"--limit" in ran.out) == (b"  3    " in ran.out) == (command == ["count"])
+    assert (b"an input could not be" in ran.out) == (command not in (["certify"], ["tokenizers"]))
 
 
 @pytest.mark.parametrize("command", ["encode", "count"])

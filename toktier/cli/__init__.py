@@ -17,16 +17,18 @@ from .. import DEFAULT, __version__
 #: The values of ``--backend``; those of ``toktier.tokenizer``, which is not imported for ``--help``.
 BACKENDS = ("auto", "reference", "python", "numpy", "jax")
 
-OK, BAD_DATA, BAD_USAGE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
+OK, BAD_DATA, BAD_USAGE, EXCEEDED, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 
 _STATUS = """\
 exit status:
   0    everything went well
-  1    an input could not be processed (the others were){}
+  1    {}
   2    the command line is wrong (an unknown option, say), or there is no such
-       tokenizer or backend, or the tokenizer cannot be loaded
+       tokenizer or backend, or the tokenizer cannot be loaded{}
   130  it was interrupted"""
-_TOO_LONG = ", or has more tokens\n       than --limit"
+_FAILED = "an input could not be processed (the others were)"
+_UNWRITTEN = "the output could not be written"
+_TOO_LONG = "\n  3    an input has more tokens than --limit, and all were processed"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -104,6 +106,13 @@ def _natural(text: str) -> int:
     return int(text)
 
 
+def _length(text: str) -> int:
+    number = _natural(text)
+    if number >= 2**64:
+        raise argparse.ArgumentTypeError("it must be below 2**64, as in the reference")
+    return number
+
+
 def _positive(text: str) -> int:
     number = _natural(text)
     if number < 1:
@@ -116,7 +125,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     parser = _Parser(
         prog="toktier",
         description="Tokenize text with ids identical to Hugging Face tokenizers.",
-        epilog=f"example:\n  toktier count README.md\n\n{_STATUS.format('')}",
+        epilog=f"example:\n  toktier count README.md\n\n{_STATUS.format(_FAILED, '')}",
         formatter_class=_Formatter,
         allow_abbrev=False,
     )
@@ -124,12 +133,14 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     group = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     commands: dict[str, _Parser] = {}
 
-    def command(name: str, summary: str, more: str, example: str) -> _Parser:
+    def command(
+        name: str, summary: str, more: str, example: str, failure: str = _FAILED, more_status: str = ""
+    ) -> _Parser:
         added: _Parser = group.add_parser(
             name,
             help=summary,
             description=f"{summary[0].upper()}{summary[1:]}. {more}".strip(),
-            epilog=f"examples:\n{example}\n\n{_STATUS.format(_TOO_LONG if name == 'count' else '')}",
+            epilog=f"examples:\n{example}\n\n{_STATUS.format(failure, more_status)}",
             formatter_class=_Formatter,
             allow_abbrev=False,
         )
@@ -148,7 +159,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     _add_inputs(encode)
     encode.add_argument(
         "--max-length",
-        type=_natural,
+        type=_length,
         metavar="N",
         help="truncate to N ids, as the reference does (padding stays)",
     )
@@ -206,7 +217,8 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
         "count tokens",
         "Writes one number for each input and, if there are several, their total.",
         "  toktier count *.md\n  toktier count < prompt.txt\n"
-        "  toktier count --limit 4096 prompt.txt || echo 'too long, or unreadable'",
+        "  toktier count --limit 4096 prompt.txt; [ $? -eq 3 ] && echo 'too long'",
+        more_status=_TOO_LONG,
     )
     _add_inputs(count)
     count.add_argument(
@@ -214,7 +226,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
         type=_natural,
         metavar="N",
         help="stop counting after N tokens (the input is read whole): if there are more, write '>N' and exit "
-        "with status 1",
+        "with status 3",
     )
     count.add_argument(
         "--json",
@@ -254,6 +266,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
         "That a tokenizer is refused is an answer like any other, with its reason, and exit status 0.",
         "  toktier certify gpt2\n  toktier certify gpt2 --witness '\\t' a\n"
         "  toktier certify model/tokenizer.json --json | jq .refusal",
+        _UNWRITTEN,
     )
     certify.add_argument(
         "inputs", nargs="*", metavar="TOKENIZER", help="the tokenizer, unless --tokenizer names it"
@@ -273,6 +286,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
         "list the embedded tokenizers",
         "They work offline, at once. Others are given as a path or a Hugging Face repository.",
         "  toktier tokenizers\n  toktier tokenizers --json | jq -r .fingerprint",
+        _UNWRITTEN,
     )
     tokenizers.add_argument("--json", action="store_true", help="one JSON object per tokenizer, one on a line")
     return parser, commands

@@ -20,6 +20,7 @@ from ..errors import (
     ArtifactError,
     BackendUnsupportedError,
     InvalidUTF8Error,
+    MissingDependencyError,
     OptionError,
     TokenIdError,
     TokTierError,
@@ -29,7 +30,7 @@ from ..errors import (
 from ..explanation import counted
 from ..parallel import usable_cores
 from ..tokenizer import Tokenizer
-from . import BAD_DATA, BAD_USAGE, OK, say
+from . import BAD_DATA, BAD_USAGE, EXCEEDED, OK, say
 from .reading import (
     STANDARD_INPUT,
     NoSuchFileError,
@@ -69,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
         ArtifactError,
         UnknownBackendError,
         BackendUnsupportedError,
+        MissingDependencyError,
         OptionError,
     ) as problem:
         _report(None, problem)
@@ -154,7 +156,7 @@ def _count(args: argparse.Namespace) -> int:
         else:
             total = sum(min(found, limit) for found in counts) if exceeded else sum(counts)
             _write(f"{'>' * exceeded + str(total):>9} total\n".encode())
-    return BAD_DATA if exceeded else status
+    return EXCEEDED if exceeded and status == OK else status
 
 
 def _each(
