@@ -704,6 +704,30 @@ def test_interrupted(files: Path, command: list[str]) -> None:
         assert running.stderr.read() == b""
 
 
+@POSIX
+@pytest.mark.parametrize("module", ["shutil", "datetime"])
+def test_interrupted_at_first(module: str) -> None:
+    """In argparse, and while numpy is loaded, which makes an ImportError of what went wrong."""
+    code = f"""
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "{module}" and "toktier.cli" in sys.modules:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            finally:
+                raise ImportError("something else")
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from toktier.cli import main
+sys.modules.pop("{module}", None)
+sys.meta_path.insert(0, Finder())
+sys.argv = ["toktier", "count"]
+sys.exit(main())
+"""
+    ran = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True)
+    assert (ran.returncode, ran.stderr) == (130, b"")
+
+
 def on_terminal(command: list[str], until: bytes, seconds: float, folder: Path) -> tuple[bytes, bytes]:
     """What a command that waits for input shows on a terminal, before and after it gets it, and its output."""
     import pty

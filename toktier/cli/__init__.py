@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -39,6 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         say("toktier: standard output is closed")
         return BAD_DATA
+    # While modules are loaded, and in argparse, an interrupt may come out as any other error.
+    at_once = argv is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if at_once:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
         try:
             args = _parse(sys.argv[1:] if argv is None else list(argv))
@@ -46,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         from .commands import run
 
+        if at_once:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         return run(args)
     except KeyboardInterrupt:
         status = INTERRUPTED
