@@ -180,6 +180,8 @@ def test_one_text_is_no_batch() -> None:
     for one in ("text", b"bytes"):
         with pytest.raises(TextTypeError, match="list"):
             engine("gpt2").encode_batch(one)  # type: ignore[arg-type]
+    with pytest.raises(TextTypeError, match="not NoneType"):
+        engine("gpt2").encode_batch(None)  # type: ignore[arg-type]
 
 
 @methods
@@ -307,9 +309,11 @@ def test_a_second_text_is_no_flag() -> None:
     """As which the reference's ``encode`` takes it."""
     tok = engine("gpt2")
     for call in (tok.encode, tok.encode_to_numpy, tok.encode_with_offsets):
-        with pytest.raises(OptionError, match="add_special_tokens"):
+        with pytest.raises(OptionError, match=r"add_special_tokens .* call twice"):
             call("a", "b")  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match="add_special_tokens"):
+        with pytest.raises(OptionError, match=r"add_special_tokens .* not None$"):
+            call("a", None)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=r"add_special_tokens .* call twice"):
         tok.encode_batch(["a"], ["b"])  # type: ignore[arg-type]
 
 

@@ -71,6 +71,7 @@ def test_every_truncation_is_refused(length: int) -> None:
         ('{"model": {}}'.encode("utf-16"), "not UTF-8"),
         (b"\xef\xbb\xbf" + SMALL, "byte order mark"),
         (b"[1, 2]", "holds a JSON list"),
+        (b"null", "holds a JSON null"),
         (b'{"tokenizer_class": "GPT2Tokenizer", "bos_token": null}', 'no "model" object.*tokenizer_class'),
         (b'{"model": []}', 'no "model" object'),
         (b'{"model": {"dropout": NaN}}', "the number NaN"),

@@ -187,6 +187,27 @@ def test_what_is_no_conversation_is_refused(messages: Any, options: dict[str, An
         session.render(messages, **options)
 
 
+@pytest.mark.parametrize(
+    ("messages", "hint"),
+    [
+        ([user("a"), user([{"type": "text", "text": "b"}])], "message number 1 is a list, and .* text only"),
+        ([{"role": "user", "content": None}], "None is left out of messages, here content"),
+        ([{"role": "user"}], ""),
+    ],
+)
+def test_where_a_template_fails_hints_are_those_that_fit(messages: Any, hint: str) -> None:
+    with pytest.raises(ChatTemplateError, match=f" has no attribute '\\w+'( \\([^;]*{hint}\\))?$") as caught:
+        chat("qwen3").render(messages)
+    assert ("(" in str(caught.value)) == bool(hint)
+
+
+@pytest.mark.parametrize("special", ["encode", "text"])
+def test_a_lone_surrogate_is_found_in_its_message(special: Any) -> None:
+    session = tokenizer("qwen3").chat_session(special=special)
+    with pytest.raises(LoneSurrogateError, match=r"in the rendered text .* message number 1 has one$"):
+        session.update([user("a"), user("b\ud800")])
+
+
 # --- where templates come from ------------------------------------------------------------------
 
 

@@ -497,7 +497,9 @@ def test_inspect_says_what_is_wrong(run: Run, files: Path) -> None:
     assert run("inspect", "tokenizer.json").err.endswith("copy or download it again\n")
     ran = run("inspect", "gpt2", "Hello", "world")
     assert ran.status == 2
-    assert "there is also 'world' (quote the text)" in ran.err
+    assert "a tokenizer and one text at most, but there is also 'world' (quote the text)" in ran.err
+    ran = run("inspect", "-t", "gpt2", "Hello", "world")
+    assert "inspect: one text at most, but there is also 'world' (quote the text)" in ran.err
     assert run("inspect", "gpt2", "-", stdin=b"\xff").err.startswith("toktier: standard input: not UTF-8")
     assert run("inspect", "gpt2", os.fsdecode(b"a\xff")).err.startswith(
         "toktier: TEXT: not UTF-8: byte 0xff at offset 1"
@@ -546,7 +548,12 @@ def test_backends_are_those_of_the_package() -> None:
     [
         (["encode", "--bakend", "numpy"], 2, "toktier encode: unrecognized arguments: --bakend"),
         (["encode", "--backend", "cuda"], 2, "toktier encode: argument --backend: invalid choice: 'cuda'"),
-        (["encode", "--jobs", "0"], 2, "toktier encode: argument --jobs: it must be at least 1"),
+        (["encode", "--jobs", "0"], 2, "toktier encode: argument --jobs: '0' is not a whole number of 1 or more"),
+        (
+            ["encode", "--jobs", "-1"],
+            2,
+            "toktier encode: argument --jobs: '-1' is not a whole number of 1 or more",
+        ),
         (["count", "--limit", "-1"], 2, "toktier count: argument --limit: '-1' is not a whole number"),
         (["encode", "--max-length", f"{2**64}"], 2, "toktier encode: argument --max-length: it must be below"),
         (["encode", "-", "-"], 2, "toktier encode: standard input can be read only once"),

@@ -148,7 +148,8 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
     except RecursionError as problem:
         raise ArtifactError(f"{where} is nested too deeply to be a tokenizer file") from problem
     if not isinstance(value, dict):
-        raise ArtifactError(f"{where} holds a JSON {type(value).__name__}, not an object")
+        kind = "null" if value is None else type(value).__name__
+        raise ArtifactError(f"{where} holds a JSON {kind}, not an object")
     if _SURROGATE_ESCAPE.search(data) and _LONE_SURROGATE.search(data):
         try:
             json.dumps(value, ensure_ascii=False).encode("utf-8")

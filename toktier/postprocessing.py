@@ -83,7 +83,8 @@ class PostProcessor:
         Raises :class:`~toktier.errors.OptionError` if ``max_length`` is negative or no integer, or
         ``add_special_tokens`` no truth value.
         """
-        check_flag("add_special_tokens", add_special_tokens, "; for two texts call twice")
+        second_text = isinstance(add_special_tokens, str | list | tuple)
+        check_flag("add_special_tokens", add_special_tokens, "; for two texts call twice" if second_text else "")
         if max_length is not None:
             _check_max_length(max_length)
             total = int(max_length)

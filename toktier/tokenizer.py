@@ -395,7 +395,8 @@ class Tokenizer:
     ) -> list[NDArray[np.uint32]]:
         """The ids of each text as a uint32 array; options and errors are those of :meth:`encode_batch`."""
         if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
-            raise TextTypeError(f"encode_batch takes a list of texts, not one {type(texts).__name__}")
+            one = "one " if isinstance(texts, str | bytes) else ""
+            raise TextTypeError(f"encode_batch takes a list of texts, not {one}{type(texts).__name__}")
         check_threads(threads)
         texts = [self._check(text, special, number) for number, text in enumerate(texts)]
         self._post.limit(add_special_tokens, max_length)  # refuses a bad one

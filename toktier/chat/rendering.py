@@ -182,13 +182,14 @@ def literal_text(source: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inputs:
-    """What is rendered, in plain JSON types."""
+    """What is rendered, in plain JSON types; ``left_out``: the keys of messages whose value was None."""
 
     messages: list[dict[str, Any]]
     tools: list[Any] | None
     documents: list[Any] | None
     variables: dict[str, Any]
     add_generation_prompt: bool
+    left_out: frozenset[Any] = frozenset()
 
 
 #: Arguments of ``apply_chat_template`` that no template ever sees.
@@ -258,6 +259,7 @@ def inputs(
         None if documents is None else _plain(list(documents)),
         _plain(dict(variables)),
         add_generation_prompt,
+        frozenset(key for message in plain for key, value in message.items() if value is None),
     )
 
 
@@ -312,9 +314,31 @@ def render(template: jinja2.Template, given: Inputs, tokens: Mapping[str, str]) 
     try:
         return template.render(variables)
     except TemplateError as problem:
-        hint = " (what is None is left out of messages)" if isinstance(problem, UndefinedError) else ""
+        hint = _hint(given) if isinstance(problem, UndefinedError) else ""
         raise ChatTemplateError(f"the chat template refuses these messages: {problem}{hint}") from problem
     except (TypeError, ValueError, KeyError, AttributeError, LookupError, ArithmeticError) as problem:
         raise ChatTemplateError(
-            f"the chat template fails on these messages ({type(problem).__name__}: {problem})"
+            f"the chat template fails on these messages ({type(problem).__name__}: {problem}){_hint(given)}"
         ) from problem
+
+
+def _hint(given: Inputs) -> str:
+    """What in the messages may be the reason why a template fails."""
+    hints = []
+    for number, message in enumerate(given.messages):
+        if isinstance(message.get("content"), list | tuple):
+            hints = [f"the content of message number {number} is a list, and this template may take text only"]
+            break
+    if given.left_out:
+        hints.append(f"what is None is left out of messages, here {', '.join(sorted(map(str, given.left_out)))}")
+    return f" ({'; '.join(hints)})" if hints else ""
+
+
+def with_surrogate(messages: Sequence[Any]) -> int | None:
+    """The number of the first message that has a lone surrogate somewhere."""
+    for number, message in enumerate(messages):
+        try:
+            json.dumps(message, ensure_ascii=False, skipkeys=True).encode()
+        except UnicodeEncodeError:
+            return number
+    return None

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arguments import check_flag, is_one_of
-from ..errors import ChatTemplateError, OptionError
+from ..errors import ChatTemplateError, LoneSurrogateError, OptionError
 from ..explanation import counted
 from . import provenance, rendering
 from .guarded import GuardedText
@@ -105,6 +105,14 @@ class ChatSession:
         template makes it impossible to tell whose a token is.  A call that raises leaves the session as it was.
         """
         source, given, tokens = self._prepared(messages, add_generation_prompt, tools, documents, variables)
+        try:
+            return self._update(source, given, tokens)
+        except LoneSurrogateError as problem:
+            number = rendering.with_surrogate(given.messages)
+            whose = "" if number is None else f"; message number {number} has one"
+            raise LoneSurrogateError(f"in the rendered text {problem}{whose}", problem.index) from None
+
+    def _update(self, source: str, given: rendering.Inputs, tokens: dict[str, str]) -> Patch:
         text = rendering.render(rendering.compiled(source), given, tokens)
         if not isinstance(self._content, GuardedText):
             return self._content.update(text)

@@ -107,9 +107,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     return args
 
 
-def _natural(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+def _natural(text: str, least: int = 0) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) >= least):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
     return int(text)
 
 
@@ -121,10 +121,7 @@ def _length(text: str) -> int:
 
 
 def _positive(text: str) -> int:
-    number = _natural(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("it must be at least 1")
-    return number
+    return _natural(text, 1)
 
 
 def _parsers() -> tuple[_Parser, dict[str, _Parser]]:

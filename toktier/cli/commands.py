@@ -265,7 +265,8 @@ def _inspect(args: argparse.Namespace) -> int:
     if args.tokenizer is not None:
         items = [args.tokenizer, *items]
     if len(items) > 2:
-        raise UsageError(f"a tokenizer and one text at most, but there is also {items[2]!r} (quote the text)")
+        most = "a tokenizer and one text" if args.tokenizer is None else "one text"
+        raise UsageError(f"{most} at most, but there is also {items[2]!r} (quote the text)")
     name, *texts = items or [DEFAULT]
     if args.trace is not None and texts:
         raise UsageError(f"one text at most, but there are {texts[0]!r} and --trace {args.trace!r}")
