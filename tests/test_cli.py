@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import small
 from conftest import artifact, reference
@@ -25,7 +26,7 @@ from tokenizers import Tokenizer
 
 from toktier.cli import BACKENDS, main
 from toktier.cli import running as at_work
-from toktier.cli.commands import LICENCES
+from toktier.cli.commands import LICENCES, decimal
 from toktier.cli.reading import parse_ids
 from toktier.errors import TokenIdError
 from toktier.registry import embedded_names
@@ -111,6 +112,25 @@ def files(tmp_path: Path) -> Path:
 def test_encodes_files_and_standard_input_exactly(run: Run, files: Path, name: str, backend: str) -> None:
     ran = run("encode", "-t", name, "--backend", backend, "a.txt", "-", "empty.txt", stdin=TEXT.encode())
     assert ran == Ran(0, 2 * line(right_ids(name)) + b"\n", "")
+
+
+@given(st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 300_000) | st.sampled_from([0, 9, 10, 99, 100])))
+def test_ids_are_written_in_decimal(ids: list[int]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("toktier.cli.commands._WRITTEN_AT_ONCE", 5)
+        assert decimal(np.array(ids, np.uint32)) == " ".join(map(str, ids)).encode()
+
+
+def test_many_ids_are_written_quickly() -> None:
+    """On arrays: one by one it takes six times as long."""
+    ids = np.arange(1_000_000, dtype=np.uint32) % 200_000
+    times: dict[str, list[float]] = {"arrays": [], "strings": []}
+    for _ in range(5):
+        for name, write in (("arrays", decimal), ("strings", lambda ids: " ".join(map(str, ids.tolist())))):
+            start = time.perf_counter()
+            write(ids)
+            times[name].append(time.perf_counter() - start)
+    assert min(times["arrays"]) < min(times["strings"]) / 2
 
 
 def test_standard_input_is_the_default(run: Run) -> None:

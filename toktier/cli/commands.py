@@ -51,7 +51,7 @@ Result = TypeVar("Result")
 #: What ``toktier tokenizers`` tells of each, in this order.
 _COLUMNS = ("name", "vocabulary", "model", "licence", "fingerprint")
 _IDS = re.compile(r"[\d\s,\[\]]+", re.ASCII)
-_DECODED_AT_ONCE = 1 << 16  # ids
+_DECODED_AT_ONCE = _WRITTEN_AT_ONCE = 1 << 16  # ids
 
 
 class UsageError(Exception):
@@ -101,10 +101,10 @@ def _encode(args: argparse.Namespace) -> int:
     }
 
     def encode(name: str) -> bytes:
-        ids = tok.encode(read_text(name), threads=max(1, jobs // len(names)), **options)
+        ids = tok.encode_to_numpy(read_text(name), threads=max(1, jobs // len(names)), **options)
         if args.json:
-            return _json({"file": name, "ids": ids, "count": len(ids)})
-        return " ".join(map(str, ids)).encode() + b"\n"
+            return _json({"file": name, "ids": ids.tolist(), "count": len(ids)})
+        return decimal(ids) + b"\n"
 
     def encode_with_offsets(name: str) -> bytes:
         found = tok.encode_with_offsets(read_text(name), **options)
@@ -412,6 +412,23 @@ def _tokenizers(args: argparse.Namespace) -> int:
 
 
 # --- writing --------------------------------------------------------------------------
+
+
+def decimal(ids: NDArray[np.uint32]) -> bytes:
+    """The ids in decimal, parted by spaces: ``" ".join(map(str, ids))``, a digit of many ids at a time."""
+    width = len(str(ids.max(initial=0)))
+    parts = []
+    for start in range(0, len(ids), _WRITTEN_AT_ONCE):
+        rest = ids[start : start + _WRITTEN_AT_ONCE]
+        digits = np.full((len(rest), width + 1), ord(" "), np.uint8)
+        kept = np.ones(digits.shape, np.bool_)
+        for column in reversed(range(width)):
+            digits[:, column] = rest % 10 + ord("0")
+            rest = rest // 10
+            if column:
+                kept[:, column - 1] = rest > 0
+        parts.append(digits[kept].tobytes())
+    return b"".join(parts)[:-1]
 
 
 def _offsets_table(tok: Tokenizer, ids: list[int], spans: list[list[int]], byte_spans: list[list[int]]) -> bytes:
