@@ -47,11 +47,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.family and options.tokenizers:
         parser.error("--family is about one family of the spec, without a tokenizer")
     began = time.perf_counter()
-    if not options.json:
-        print(_row(_HEAD))
     refuted = 0
     try:
-        for line in prove_all(options.family, options.tokenizers):
+        for number, line in enumerate(prove_all(options.family, options.tokenizers)):
+            if number == 0 and not options.json:
+                print(_row(_HEAD))
             refuted += bool(line.failures)
             print(
                 json.dumps({**asdict(line), "verdict": line.verdict}) if options.json else _show(line), flush=True

@@ -8,6 +8,18 @@ from collections.abc import Hashable
 from . import FAMILIES
 from .family import Family, L, R, classify, fired, states_after, states_before
 
+#: Models whose tokenizers are of a family.
+MODELS = {
+    "r50k": "GPT-2",
+    "cl100k": "GPT-4, Llama 3, Phi-4, GLM-4, OLMo 2",
+    "qwen2": "Qwen 2 to 3",
+    "qwen3_5": "Qwen 3.5",
+    "o200k": "GPT-4o, gpt-oss",
+    "tekken": "Mistral",
+    "deepseek": "DeepSeek-V3",
+    "bert": "BERT",
+}
+
 
 def shown(state: Hashable) -> str:
     """A state in words: the first field, and those others that are not at their default."""
@@ -45,8 +57,14 @@ def table(family: Family[L, R], text: str) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="python -m spec", description=__doc__)
-    parser.add_argument("family", choices=FAMILIES, help="a family of the spec")
+    lines = "".join(f"\n  {name:10}{models}" for name, models in MODELS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m spec",
+        description=__doc__,
+        epilog=f"families, and models of each:{lines}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("family", choices=FAMILIES, metavar="family", help="a family of the spec, see below")
     parser.add_argument("text", help="what to take apart")
     options = parser.parse_args(arguments)
     print(table(FAMILIES[options.family], options.text))

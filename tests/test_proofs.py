@@ -309,6 +309,7 @@ def test_command_for_a_tokenizer_of_ones_own(tmp_path: Path, capsys: pytest.Capt
         with pytest.raises(SystemExit) as stopped:
             command.main(arguments)
         assert stopped.value.code == 2
+        assert capsys.readouterr().out == ""
 
 
 def test_command_fails_on_a_refutation(

@@ -435,4 +435,6 @@ def test_table_from_the_command_line() -> None:
 
     assert "| '!' | punctuation | other | None | punctuation |\n" in run("bert", "a!").stdout
     assert "choose from 'r50k', 'cl100k'" in run("no such family", "a!").stderr
-    assert "a family of the spec" in run("--help").stdout and run("--help").returncode == 0
+    help = run("--help")
+    assert help.returncode == 0
+    assert re.findall(r"^  (\w+) +[A-Z].*$", help.stdout, re.MULTILINE) == list(FAMILIES)
